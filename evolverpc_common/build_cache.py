@@ -53,23 +53,14 @@ class BuiltEnvironment:
     env: Mapping[str, str] = field(default_factory=dict)
     import_paths: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True)
-class EnvironmentRecord:
-    """The record of a finished environment. `needs`: paths without which it is unusable."""
-
-    built: BuiltEnvironment
-    needs: tuple[str, ...] = ()
-
     @property
-    def paths(self) -> tuple[str, ...]:
-        """Return all paths that it names."""
-        built = self.built
-        python = () if built.python is None else (built.python,)
-        return (*python, *built.path, *built.mounts, *built.env.values(), *self.needs)
+    def places(self) -> tuple[str, ...]:
+        """Return the files and folders without which it is unusable."""
+        python = () if self.python is None else (self.python,)
+        return (*python, *self.path, *self.mounts)
 
 
-_RECORD = TypeAdapter(EnvironmentRecord)
+_RECORD = TypeAdapter(BuiltEnvironment)
 
 
 class BuildCache:
@@ -87,7 +78,7 @@ class BuildCache:
     async def build_once(
         self,
         digest: str,
-        build: Callable[[Path], Awaitable[EnvironmentRecord]],
+        build: Callable[[Path], Awaitable[BuiltEnvironment]],
         *,
         waiting: Callable[[], None] = lambda: None,
         rebuild: bool = False,
@@ -106,7 +97,7 @@ class BuildCache:
             if not self._swept:
                 self._swept = True
                 await run_shielded(self.sweep)
-        return found.built
+        return found
 
     def sweep(self) -> None:
         """Remove environments that are unused for `KEPT_DAYS` or were never finished. Blocks."""
@@ -145,7 +136,7 @@ def discard(folder: Path) -> None:
         logger.warning("%s", error)
 
 
-async def _build(home: Path, build: Callable[[Path], Awaitable[EnvironmentRecord]]) -> EnvironmentRecord:
+async def _build(home: Path, build: Callable[[Path], Awaitable[BuiltEnvironment]]) -> BuiltEnvironment:
     await run_shielded(_remove_unfinished, home)
     place = home / f"{time.time_ns():020}"  # sorts after older builds
     try:
@@ -157,12 +148,12 @@ async def _build(home: Path, build: Callable[[Path], Awaitable[EnvironmentRecord
     return record
 
 
-def _newest(home: Path) -> EnvironmentRecord | None:
+def _newest(home: Path) -> BuiltEnvironment | None:
     """Return the newest finished build below `home` and mark it as used; None if there is none."""
     for complete in sorted(home.glob(f"*/{_COMPLETE}"), reverse=True):
         try:
             record = _RECORD.validate_json(complete.read_bytes())
-            if all(Path(path).exists() for path in record.needs):
+            if record.mounts and all(Path(path).exists() for path in record.places):
                 _mark_used(record, home.parent)
                 return record
         except FileNotFoundError:
@@ -172,9 +163,9 @@ def _newest(home: Path) -> EnvironmentRecord | None:
     return None
 
 
-def _mark_used(record: EnvironmentRecord, cache: Path) -> None:
+def _mark_used(record: BuiltEnvironment, cache: Path) -> None:
     """Mark a build as used, and those it depends on. Raises `FileNotFoundError` if one was just removed."""
-    for mount in record.built.mounts:
+    for mount in record.mounts:
         if Path(mount).is_relative_to(cache):
             os.utime(Path(mount).with_name(_COMPLETE))
 
@@ -194,18 +185,10 @@ def _remove_unfinished(home: Path) -> None:
 
 
 def _remove_if_unused(place: Path, since: float) -> None:
-    """Remove a build if it is unused.
-
-    Its record is renamed before its time is read, so that a process that wants it finds it gone or keeps it.
-    """
-    complete, looked_at = place / _COMPLETE, place / "looked-at"
+    """Remove a build if it is unused: its record first, so that no process begins to use the rest."""
     try:
-        if complete.stat().st_mtime >= since:
-            return
-        complete.replace(looked_at)
-        if looked_at.stat().st_mtime >= since:
-            looked_at.replace(complete)
-        else:
+        if (place / _COMPLETE).stat().st_mtime < since:
+            (place / _COMPLETE).unlink()
             _remove_place(place)
     except OSError as error:
         logger.warning("cannot remove %s: %s", place, error.strerror)

@@ -1,7 +1,6 @@
 """Files and folders: atomic writes, a lock between a user's processes, removal of any folder, and missing files."""
 
 import asyncio
-import difflib
 import fcntl
 import os
 import shutil
@@ -98,21 +97,6 @@ def remove_tree(folder: Path) -> None:
             raise OSError(f"{folder} cannot be removed: {first[:500]}") from None
 
 
-_NEAREST = 0.75
-"""How much alike a suggested name must be: more than two names that share their suffix alone."""
-
-
 def no_such_file(path: Path | str) -> str:
-    """Return `trian.jsonl: no such file in /home/me; did you mean train.jsonl?`, for a path that does not exist."""
-    missing = Path(path).absolute()
-    while not missing.parent.is_dir():
-        missing = missing.parent
-    folder, is_folder = missing.parent, missing != Path(path).absolute()
-    names = (
-        [entry.name for entry in os.scandir(folder) if entry.is_dir() == is_folder]
-        if os.access(folder, os.R_OK)
-        else []
-    )
-    near = difflib.get_close_matches(missing.name, [name for name in names if name != missing.name], 1, _NEAREST)
-    what = f": there is no folder {missing}" if is_folder else "" if Path(path).is_absolute() else f" in {folder}"
-    return f"{path}: no such file{what}" + (f"; did you mean {near[0]}?" if near else "")
+    """Return `train.jsonl: no such file in /home/me`, for a path that does not exist."""
+    return f"{path}: no such file" + ("" if Path(path).is_absolute() else f" in {Path.cwd()}")

@@ -29,7 +29,6 @@ class RateLimiter:
         self._clock = clock
         self._starts: deque[float] = deque(maxlen=count)
         self._not_before = 0.0
-        self._waiting = 0
         self._lock = threading.Lock()
         self._queue = asyncio.Lock()  # serves its waiters in order of arrival
 
@@ -41,22 +40,19 @@ class RateLimiter:
             self._starts.append(now + delay_s)
             return delay_s
 
-    async def wait(self, max_wait_s: float = float("inf")) -> None:
+    async def wait(self, max_wait_s: float | None = None) -> None:
         """Wait until the operation may start. A cancelled wait uses up no start.
 
         Raises:
-            RateExceeded: that would take longer than `max_wait_s` seconds.
+            RateExceeded: it may not after `max_wait_s` seconds; None waits without a limit.
         """
-        if (expected_s := self._expected_s()) > max_wait_s:
-            raise RateExceeded(expected_s)
-        self._waiting += 1
         try:
-            async with self._queue:
+            async with asyncio.timeout(max_wait_s), self._queue:
                 while (delay_s := self._delay_s(self._clock())) > 0:  # noqa: ASYNC110  only time ends it
                     await asyncio.sleep(delay_s)
                 self._starts.append(self._clock())
-        finally:
-            self._waiting -= 1
+        except TimeoutError:
+            raise RateExceeded(self._delay_s(self._clock())) from None
 
     def hold(self, seconds: float) -> None:
         """Allow no start for so many seconds."""
@@ -72,16 +68,3 @@ class RateLimiter:
             return max(0.0, self._not_before - now)
         free_at = self._starts[0] + self._seconds if len(self._starts) == self._count else now
         return max(0.0, free_at - now, self._not_before - now)
-
-    def _expected_s(self) -> float:
-        """Return how long an operation that arrives now would wait behind those that wait already."""
-        now = self._clock()
-        if self._count is None:
-            return self._delay_s(now)
-        recent = [start for start in self._starts if start > now - self._seconds]
-        behind = len(recent) + self._waiting - self._count
-        if behind < 0:
-            return max(0.0, self._not_before - now)
-        rounds, place = divmod(behind, self._count)
-        first = recent[place] if place < len(recent) else now
-        return max(first + (rounds + 1) * self._seconds, self._not_before) - now

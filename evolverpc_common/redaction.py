@@ -176,25 +176,28 @@ def _encodings(value: str) -> Iterator[str]:
 
 
 class StreamRedactor:
-    """Replaces one key in a stream of bytes, also if the key lies across two chunks."""
+    """Replaces keys in a stream of bytes, also if one lies across two chunks."""
 
-    def __init__(self, key: str) -> None:
-        self._key = key.encode() if len(key) >= MIN_SECRET_LENGTH else b""
+    def __init__(self, *keys: str) -> None:
+        longest_first = sorted((key for key in keys if len(key) >= MIN_SECRET_LENGTH), key=len, reverse=True)
+        self._keys = [key.encode() for key in longest_first]
         self._held = b""
 
     def redact_text(self, text: str) -> str:
-        """Return a whole text with the key replaced."""
-        return text.replace(self._key.decode(), REDACTED) if self._key else text
+        """Return a whole text with the keys replaced."""
+        for key in self._keys:
+            text = text.replace(key.decode(), REDACTED)
+        return text
 
     def feed(self, chunk: bytes) -> bytes:
-        """Return what may be passed on now: everything but an end that may be the beginning of the key."""
-        if not self._key:
-            return chunk
-        data = (self._held + chunk).replace(self._key, REDACTED.encode())
-        sizes = range(min(len(self._key) - 1, len(data)), 0, -1)
-        keep = next((size for size in sizes if data.endswith(self._key[:size])), 0)
-        self._held = data[len(data) - keep :]
-        return data[: len(data) - keep]
+        """Return what may be passed on now: everything but an end that may be the beginning of a key."""
+        data = self._held + chunk
+        for key in self._keys:
+            data = data.replace(key, REDACTED.encode())
+        begun = (size for key in self._keys for size in range(len(key)) if data.endswith(key[:size]))
+        passed = len(data) - max(begun, default=0)
+        self._held = data[passed:]
+        return data[:passed]
 
     def rest(self) -> bytes:
         """Return what was held back, at the end of the stream."""

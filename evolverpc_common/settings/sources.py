@@ -29,29 +29,11 @@ class SettingsError(ValueError):
 
 
 @dataclass(frozen=True)
-class Spelling:
-    """How a setting was given: `text` is its name or its variable, `place` the file and line of a key."""
-
-    text: str
-    place: str = ""
-
-    @property
-    def inline(self) -> str:
-        """For the middle of a message."""
-        return f"`{self.text}`" + (f" ({self.place})" if self.place else "")
-
-    @property
-    def head(self) -> str:
-        """For the start of a message."""
-        return f"{self.place}: `{self.text}`" if self.place else f"`{self.text}`"
-
-
-@dataclass(frozen=True)
 class SettingsSource:
-    """Settings from one or several places: values as a TOML file would hold them, and how each was given."""
+    """Settings from one or several places: values as a TOML file would hold them, and how messages name each."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
-    spellings: Mapping[str, Spelling] = field(default_factory=dict)
+    spellings: Mapping[str, str] = field(default_factory=dict)
 
     def over(self, lower: "SettingsSource", replaced: Iterable[str] = ()) -> "SettingsSource":
         """Return these settings with those of `lower` that are neither given here nor in `replaced`."""
@@ -68,13 +50,13 @@ class SettingsSource:
             try:
                 values |= anchored(settings, {name: value}, folder)
             except ValueError as error:
-                raise SettingsError(f"{self.spellings[name].head}: {error}") from None
+                raise SettingsError(f"{self.spellings[name]}: {error}") from None
         return SettingsSource(values, self.spellings)
 
     def respelled(self, message: str) -> str:
         """Return the message with the settings in backquotes as variables or with their places, if given so."""
         return re.sub(
-            r"`(\w+)`", lambda found: self.spellings[found[1]].inline if found[1] in self.values else found[0], message
+            r"`(\w+)`", lambda found: self.spellings[found[1]] if found[1] in self.values else found[0], message
         )
 
 
@@ -86,7 +68,7 @@ def from_flags(settings: Settings, given: Mapping[str, Any], folder: Path) -> Se
     """
     refuse_unknown(dict.fromkeys(given, "the flags"), settings)
     typed = {name: value for name, value in given.items() if value is not None and value != [] and value != ()}
-    spellings = {name: Spelling(name) for name in typed}
+    spellings = {name: f"`{name}`" for name in typed}
     return _read(settings, typed, spellings, lambda setting, value: setting.read(value), folder)
 
 
@@ -102,7 +84,7 @@ def from_environment(settings: Settings, environment: Mapping[str, str], folder:
         if near:
             raise SettingsError(f"unknown variable {variable}; did you mean `{near[0]}`?")
     texts = {name: environment[variable] for name, variable in named.items() if environment.get(variable)}
-    spellings = {name: Spelling(named[name]) for name in texts}
+    spellings = {name: f"`{named[name]}`" for name in texts}
     return _read(settings, texts, spellings, lambda setting, text: setting.read_variable(text), folder)
 
 
@@ -116,25 +98,23 @@ def from_file(
     Raises:
         SettingsError: the file cannot be read or is not TOML, or a key is unknown or refused.
     """
-    text, values = read_toml(path)
+    values = read_toml(path)
     for name in filter(None, table.split(".")):
         values = values.get(name, {})
     if table and not values:
         raise SettingsError(f"{path}: there is no [{table}]")
-    lines = _lines(text, table)
-    spellings = {name: Spelling(name, f"{path}:{lines[name]}" if name in lines else str(path)) for name in values}
+    spellings = {name: f"`{name}` ({path})" for name in values}
     for name, reason in (refused or {}).items():
         if name in values:
-            raise SettingsError(f"{spellings[name].head} cannot be set: {reason}")
-    refuse_unknown({name: spelling.place for name, spelling in spellings.items()}, settings)
+            raise SettingsError(f"{spellings[name]} cannot be set: {reason}")
+    refuse_unknown(dict.fromkeys(values, str(path)), settings)
     return SettingsSource(values, spellings)
 
 
-def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return the text and the content of a file. Raises `SettingsError`."""
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of a file. Raises `SettingsError`."""
     try:
-        text = path.read_text(encoding="utf-8")
-        return text, tomllib.loads(text)
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SettingsError(no_such_file(path)) from None
     except OSError as error:
@@ -173,7 +153,7 @@ def validated(model: type[Model], source: SettingsSource) -> Model:
 def _read(
     settings: Settings,
     texts: Mapping[str, Any],
-    spellings: Mapping[str, Spelling],
+    spellings: Mapping[str, str],
     read: Callable[[Setting, Any], Any],
     folder: Path,
 ) -> SettingsSource:
@@ -182,23 +162,8 @@ def _read(
         try:
             values[name] = read(settings[name], text)
         except ValueError as error:
-            raise SettingsError(f"{spellings[name].head}: {error}") from None
+            raise SettingsError(f"{spellings[name]}: {error}") from None
     return SettingsSource(values, spellings).anchored(settings, folder)
-
-
-def _lines(text: str, table: str) -> dict[str, int]:
-    """Return the line of each key of a table, counted from 1, as far as keys are written the usual way."""
-    found: dict[str, int] = {}
-    current = ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
-            current = header[1].replace(" ", "")
-            inner = current.removeprefix(f"{table}." if table else "").partition(".")[0]
-            if current != table and (not table or current.startswith(f"{table}.")):
-                found.setdefault(inner.strip("\"'"), number)
-        elif current == table and (key := re.match(r"""\s*["']?([\w-]+)["']?\s*[.=]""", line)):
-            found.setdefault(key[1], number)
-    return found
 
 
 def _fault(detail: Any, source: SettingsSource) -> str:
@@ -206,7 +171,7 @@ def _fault(detail: Any, source: SettingsSource) -> str:
     if not detail["loc"]:
         return source.respelled(message)
     name, *inner = map(str, detail["loc"])
-    head = source.spellings[name].head if name in source.spellings else f"`{name}`"
+    head = source.spellings.get(name, f"`{name}`")
     if inner:
         return f"{head}: {'.'.join(inner)}: {message}"  # without the value, which may be a secret
     return f"{head}: {message} (given: {_short(detail['input'])})"

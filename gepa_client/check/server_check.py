@@ -64,8 +64,9 @@ from gepa_client.settings.run_settings import GEPA_MINIBATCH
 from gepa_client.transport.address import Address, rpc_url
 from gepa_client.transport.calls import CALL_TIMEOUT_S
 from gepa_client.transport.event_loop import GroupTask, run_group
+from gepa_client.transport.responses import validated
 from gepa_client.transport.rpc_client import RpcClient
-from protocol import DiscoverResult
+from protocol import DiscoverResult, MakeReflectiveDatasetResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 from protocol.errors import RpcError
 
@@ -625,10 +626,11 @@ class _ServerCheck:
             return made["dataset"], made.get("images", {})
         batch = {"batch": [row.wire for row, _ in examples], "results": [result for _, result in examples]}
         params = {"candidate": seed, "eval_batch": batch, "components_to_update": [component]}
-        answer = await self.client.make_reflective_dataset(
-            params, call_id=self.client.new_call_id(), timeout_s=CALL_TIMEOUT_S
+        answer = await self.client.call(
+            "make_reflective_dataset", params, call_id=self.client.new_call_id(), timeout_s=CALL_TIMEOUT_S
         )
-        return answer.dataset, answer.images or {}
+        records = validated(MakeReflectiveDatasetResult, answer)
+        return records.dataset, records.images or {}
 
 
 def _spread_over(untried: Sequence[int], count: int) -> list[int]:

@@ -12,6 +12,7 @@ from gepa_client.errors import ClientError, summary
 from gepa_client.evolution.names import manual_run_name
 from gepa_client.gepa.row_loaders import AnyRow
 from gepa_client.transport.event_loop import GroupTask, run_group
+from gepa_client.transport.responses import validated
 from protocol import ApplyMutationResult, Candidate, JsonValue, Progress
 from protocol.errors import RpcError
 
@@ -84,12 +85,14 @@ async def mutate_once(
     before = asyncio.create_task(_results(client, candidate, rows, "before", report))
     try:
         async with asyncio.timeout(timeout_s):  # unlike the client's deadline, this cancels the call
-            made = await client.apply_mutation(
+            answer = await client.call(
+                "apply_mutation",
                 {"candidate": candidate, "mutation": mutation, "name": {"run": manual_run_name(), "number": 0}},
                 call_id=client.new_call_id(),
                 timeout_s=timeout_s + GRACE_S,
                 on_progress=functools.partial(_pass_on, report),
             )
+        made = validated(ApplyMutationResult, answer)
         on_made(made)
         first = await before
     finally:

@@ -11,8 +11,9 @@ from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused
 from gepa_client.fleet.cooldown import Cooldown, cooldown_s
 from gepa_client.transport.address import RPC_PATH, Address
 from gepa_client.transport.calls import AttemptLog, Call, FailedTry, Reply
+from gepa_client.transport.responses import validated
 from gepa_client.transport.rpc_client import RpcClient
-from protocol import DiscoverResult
+from protocol import DiscoverResult, ImportCommitsResult
 from protocol.errors import RpcError, Unauthorized
 
 T = TypeVar("T")
@@ -96,7 +97,6 @@ class Endpoint:
     cooldown: Cooldown | None = None
     since: float = 0.0
     until: float = 0.0
-    overdue: bool = False
     failures: int = 0
     growth: int = 0
     last_warning: str = ""
@@ -150,7 +150,6 @@ class Endpoint:
         self.described = discovery
         self.slots = discovery.limits.max_concurrency
         self.cooldown = None
-        self.overdue = False
         self.failures = 0
         self.answered_at = time.monotonic()
 
@@ -248,7 +247,8 @@ class Endpoint:
         instance = self.client.instance_id
         async with self.uploading:
             for part in _requests([each for each in bundles if (instance, each[0]) not in self.uploaded], limit):
-                await self.client.import_commits([bundle for _, bundle in part])
+                answer = await self.client.call("import_commits", {"bundles": [bundle for _, bundle in part]})
+                validated(ImportCommitsResult, answer)
                 self.uploaded |= {(instance, commit) for commit, _ in part}
 
 

@@ -30,8 +30,8 @@ def read_endpoints_file(path: Path, *, allow_insecure: bool = False) -> list[Add
     return list(_addresses(path, text, allow_insecure))
 
 
-def line_address(line: str, folder: Path, *, allow_insecure: bool, listed: bool = False, where: str = "") -> Address:
-    """Return the address that a line states; a relative PATH starts at `folder`. `where`: of the line, for messages.
+def line_address(line: str, folder: Path, *, allow_insecure: bool, listed: bool = False) -> Address:
+    """Return the address that a line states; a relative PATH starts at `folder`.
 
     Raises:
         Refused: it cannot be used.
@@ -50,7 +50,6 @@ def line_address(line: str, folder: Path, *, allow_insecure: bool, listed: bool 
         proxy_token_file=files.get(PROXY_TOKEN_FILE),
         allow_insecure=allow_insecure,
         listed=listed,
-        token_setting=f"{TOKEN_FILE}=PATH {where or 'after its URL'}",
     )
 
 
@@ -62,7 +61,7 @@ def _addresses(path: Path, text: str, allow_insecure: bool) -> Iterator[Address]
             continue
         where = f"the fleet file {path}, line {number}"
         try:
-            found = line_address(line, path.parent, allow_insecure=allow_insecure, listed=True, where=f"in {where}")
+            found = line_address(line, path.parent, allow_insecure=allow_insecure, listed=True)
             full = rpc_url(found.url, allow_insecure=allow_insecure)
         except Refused as error:
             raise Refused(f"{where}: {error}") from error

@@ -165,14 +165,13 @@ class _Example:
     """An example of the call. `since`: when it first failed; `failures`: how often.
 
     `succeeded`: how many other rows did that were sent after that, by the time when the present attempt was sent.
-    `recorded`: by the record of an earlier process, few rows failed. `failure`: of the last attempt.
+    `failure`: of the last attempt.
     """
 
     row: str
     since: float = 0.0
     failures: int = 0
     succeeded: int = 0
-    recorded: bool = False
     failure: Failure | None = None
 
 
@@ -184,15 +183,11 @@ class ExampleRetries:
     first failure, had succeeded at the same endpoint; and if few rows fail: this one alone, or at most one in four.
     """
 
-    def __init__(self, evidence: HostEvidence, rows: Sequence[str], earlier: Sequence[FailedTry] = ()) -> None:
+    def __init__(self, evidence: HostEvidence, rows: Sequence[str]) -> None:
         self._evidence = evidence
         self._examples = [_Example(row) for row in rows]
         self._endpoint, self._sent = "", float("-inf")
         self._cancelled = False
-        for at, tries in itertools.groupby(sorted(earlier, key=lambda each: each.at), key=lambda each: each.at):
-            made = list(tries)
-            if at < len(rows) and made[-1].others_answered:  # else it may have been an outage
-                self._examples[at] = _Example(rows[at], float("-inf"), len(made), recorded=True)
 
     def sending(self, endpoint: str, *, again: bool = False) -> None:
         """Note that an attempt is about to be sent; `again`: the one before is, to collect its answer."""
@@ -229,7 +224,7 @@ class ExampleRetries:
     def failed_tries(self) -> list[FailedTry]:
         """Return the examples that are tried again, as an `AttemptLog` records them."""
         return [
-            FailedTry(at, example.row, failure.host, failure.reason, self._few_fail(example, self._succeeded(example)))
+            FailedTry(at, example.row, failure.host, failure.reason)
             for at, example in enumerate(self._examples)
             if (failure := example.failure) is not None
         ]
@@ -242,7 +237,7 @@ class ExampleRetries:
     def unclear(self, endpoint: str) -> set[str] | None:
         """Return the rows that show nothing more, if an example's next failure can be judged only by further ones."""
         for example in self._examples:
-            if example.failures < FAILURES - 1 or example.recorded:
+            if example.failures < FAILURES - 1:
                 continue
             failing = self._evidence.failing(endpoint, example.row)
             ended = self._evidence.ended(endpoint, example.row, example.since)
@@ -265,17 +260,14 @@ class ExampleRetries:
         return _of_the_candidate(result, failure, example.failures)
 
     def _is_no_outage(self, example: _Example) -> bool:
-        if self._few_fail(example, self._succeeded(example)):
+        if self._few_fail(example, self._evidence.succeeded(self._endpoint, example.row, example.since)):
             return True
         passes = self._evidence.recovered(self._endpoint, example.row, example.since)
         return passes and example.failures < MOST_FAILURES
 
-    def _succeeded(self, example: _Example) -> int:
-        return self._evidence.succeeded(self._endpoint, example.row, example.since)
-
     def _few_fail(self, example: _Example, succeeded: int) -> bool:
         failing = len(self._evidence.failing(self._endpoint, example.row))
-        return example.recorded or succeeded >= (SUCCESSES * (failing + 1) if failing else 1)
+        return succeeded >= (SUCCESSES * (failing + 1) if failing else 1)
 
 
 async def evaluated_alone(

@@ -1,11 +1,11 @@
 """The endpoints of a run behind one interface that answers calls: they join, cool down, return and leave."""
 
 import asyncio
-import contextlib
 import functools
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +26,7 @@ from gepa_client.fleet.handshake import (
 )
 from gepa_client.fleet.routed_call import CallExecution
 from gepa_client.fleet.seed_comparison import SeedComparison
-from gepa_client.fleet.slots import InFlightLimit, Outage, Pin, Shutdown, Slots
+from gepa_client.fleet.slots import InFlightLimit, Pin, Shutdown, Slots
 from gepa_client.transport.address import Address
 from gepa_client.transport.calls import AttemptLog, Call, Reply
 from gepa_client.transport.event_loop import GroupTask, run_group
@@ -65,6 +65,14 @@ Failure = (RpcError, ClientError)
 T = TypeVar("T")
 
 
+@dataclass
+class _Outage:
+    """Calls wait in vain since then, on the monotonic clock; `reported`: once."""
+
+    since: float
+    reported: bool = False
+
+
 class Fleet:
     """Gives each call to the least busy endpoint, and to another one if that one fails. One event loop.
 
@@ -95,16 +103,17 @@ class Fleet:
     ) -> None:
         self.endpoints: list[Endpoint] = []
         """All that belong to it, up or cooling down, in the order of joining; the list changes during the work."""
-        self.queue = Slots(self.waiting_changed)
+        self.queue = Slots()
         self.shutdown = Shutdown(self.queue.wake)
-        self.outage = Outage(max_outage_s, on_event, self._pause)
         self.evidence = HostEvidence()
         self.concurrency = concurrency or InFlightLimit(None)
         self.max_attempts = max_attempts
         self.first_backoff_s = first_backoff_s
-        self.max_outage_s = max_outage_s
         self.on_token = on_token
         self.bundles = bundles
+        self._max_outage_s = max_outage_s
+        self._outages: dict[str | None, _Outage] = {}
+        self._last_error = ""
         self._splits = splits
         self._allow_mixed_programs = allow_mixed_programs
         self._example_timeout_s = example_timeout_s
@@ -114,7 +123,6 @@ class Fleet:
         self._comparison: SeedComparison | None = None
         self._unknown: set[str] = set()
         self._leaving: set[Endpoint] = set()
-        self._missed: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- opening and closing ------------------------------------------------------------------------------------------
@@ -172,7 +180,6 @@ class Fleet:
         try:
             self.shutdown.close()
         finally:
-            self.outage.suspend()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)  # `shutdown` has their errors
@@ -263,7 +270,7 @@ class Fleet:
         `cooldowns`: the endpoint's when the call was sent. A call from before the last cooldown is no new evidence, and
         many calls that fail together cause one cooldown. `requested_s`: the least pause; None to probe at once.
         """
-        self.outage.last_error = detail
+        self._last_error = detail
         if not endpoint.left and cooldowns == endpoint.cooldowns:
             pause_s = 0.0 if requested_s is None else endpoint.next_cooldown_s(requested_s)
             self._start_cooldown(endpoint, cooldown, pause_s)
@@ -278,30 +285,42 @@ class Fleet:
         if not endpoint.up:
             self.queue.give_up(endpoint)
 
-    def waiting_changed(self) -> None:
-        """Run the outage's clock if a call waits and no endpoint is up, else stop it."""
-        if self.queue.waiting and not self.queue.up:
-            self.outage.run()
-        else:
-            self.outage.suspend()
+    def patience_s(self, needs: str | None, at: Endpoint | None) -> float | None:
+        """Return how many seconds a call may wait for a slot of `at`, or of any endpoint that offers what it needs.
 
-    def about_to_wait(self) -> None:
-        """Report that a call finds no endpoint up, unless all are only overloaded."""
-        if not self.endpoints or any(each.cooldown != "overloaded" for each in self.endpoints):
-            self.outage.report()
-
-    def about_to_wait_for(self, capability: str, limit_s: float) -> None:
-        """Report that a call finds no endpoint up that can answer it, once until there is one again.
+        None: without a limit, as it will have its turn. The first call that waits for an endpoint at all is reported.
 
         Raises:
-            Interrupted: all endpoints have answered, and none has this capability.
+            Interrupted: none came back in time, or all have answered, and none has this capability.
         """
-        if self.endpoints and not any(each.offers(capability) or each.instance is None for each in self.endpoints):
-            raise Interrupted("paused", f"no endpoint of the fleet offers `{capability}`, which the run needs")
-        if self.queue.up and capability not in self._missed:
-            self._missed.add(capability)
-            detail = f"no endpoint that offers `{capability}` is left; calls that need it wait up to {limit_s:.3g} s"
-            self._on_event(FleetEvent("warning", None, detail, limit_s))
+        if self.queue.offering(needs):
+            if at is None or at.up or at.cooldown == "overloaded":
+                return None
+            return at.since + PATIENCE_S - time.monotonic()
+        now = time.monotonic()
+        if needs and self.endpoints and not any(each.offers(needs) or each.instance is None for each in self.endpoints):
+            raise Interrupted("paused", f"no endpoint of the fleet offers `{needs}`, which the run needs")
+        lacked = needs if self.queue.up else None
+        outage = self._outages.setdefault(lacked, _Outage(now))
+        cause = f"; last error: {self._last_error}" if self._last_error else ""
+        if now - outage.since >= self._max_outage_s:
+            what = "no endpoint left" if lacked is None else f"no endpoint that offers `{lacked}`"
+            raise Interrupted("paused", f"{what} for {now - outage.since:.3g} s{cause}")
+        busy = lacked is None and self.endpoints and all(each.cooldown == "overloaded" for each in self.endpoints)
+        if not outage.reported and not busy:
+            outage.reported = True
+            if lacked is None:
+                self._on_event(FleetEvent("waiting", None, f"no endpoint is left{cause}", self._max_outage_s))
+            else:
+                limit_s = self._max_outage_s
+                detail = f"no endpoint that offers `{lacked}` is left; calls that need it wait up to {limit_s:.3g} s"
+                self._on_event(FleetEvent("warning", None, detail, limit_s))
+        return outage.since + self._max_outage_s - now
+
+    def works(self, endpoint: Endpoint) -> None:
+        """Note that the endpoint accepts calls: no call waits in vain for what it offers."""
+        if self._outages and endpoint.up:
+            self._outages = {lacked: each for lacked, each in self._outages.items() if not endpoint.offers(lacked)}
 
     # --- joining -----------------------------------------------------------------------------------------------------
 
@@ -341,7 +360,6 @@ class Fleet:
         while tasks and not self.queue.up:  # with the results of the first of these the others are compared
             await run_group([tasks.pop(0)])
         await run_group(tasks)
-        self._availability_changed()
         if refused:
             raise Refused("the endpoints do not serve the same:\n  " + "\n  ".join(refused))
 
@@ -372,12 +390,12 @@ class Fleet:
     @asynccontextmanager
     async def _slot(self, call: Call[Any]) -> AsyncIterator[Endpoint]:
         """Hold a slot of an endpoint that works, before all calls that wait. Raises NoVerdict if there is none."""
-        endpoint = None
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(SLOT_S):
-                endpoint = await self.queue.take(FIRST_IN_LINE, needs=call.needs)
-        if endpoint is None:
-            raise NoVerdict("no server that works has room")
+                while (endpoint := await self.queue.take(FIRST_IN_LINE, needs=call.needs)) is None:
+                    self.shutdown.check()
+        except TimeoutError:
+            raise NoVerdict("no server that works has room") from None
         try:
             yield endpoint
         finally:
@@ -398,9 +416,7 @@ class Fleet:
         return before is not None and not (declared or self._allow_mixed_programs) and digests_differ(before, discovery)
 
     def _admit(self, endpoint: Endpoint, discovery: DiscoverResult, kind: FleetEventKind) -> None:
-        """Let the endpoint work, after ending the waits for an instance that is no longer there."""
-        if endpoint.instance not in (None, discovery.server.instance_id):
-            self.queue.give_up(endpoint)
+        """Let the endpoint work."""
         twin = self.holding(discovery.server.instance_id)
         if kind == "joined" and twin is not None:
             self._report("warning", endpoint, f"reports that it is the same process as {twin.url}; is it given twice?")
@@ -416,13 +432,10 @@ class Fleet:
             self._on_event(FleetEvent("warning", endpoint.url, UNKNOWN_CODE, about_scores=True))
         was, away_s = endpoint.cooldown, time.monotonic() - endpoint.since
         endpoint.admit(discovery)
-        if was != "overloaded":
-            self.outage.over()
-        self.outage.report_again()
-        self._missed = {capability for capability in self._missed if not endpoint.offers(capability)}
         self._report(kind, endpoint, seconds=away_s if kind == "back" else None)
         self.queue.start(endpoint)
-        self._availability_changed()
+        if was != "overloaded":
+            self.works(endpoint)
 
     # --- cooling down and returning----------------------------------------------------------------------------------
 
@@ -432,62 +445,43 @@ class Fleet:
         endpoint.cooldowns += 1
         self.queue.stop(endpoint)
         endpoint.prober = self._spawn(self._probe(endpoint))
-        self._availability_changed()
 
     async def _probe(self, endpoint: Endpoint) -> None:
         """Probe the endpoint until it answers as it should."""
-        loop = asyncio.get_running_loop()
-        out_of_reach = endpoint.cooldown == "lost"
-        late: asyncio.TimerHandle | None = None
-        try:
-            while True:
-                if out_of_reach and late is None:
-                    late = loop.call_later(PATIENCE_S, self._overdue, endpoint)
-                await asyncio.sleep(endpoint.until - time.monotonic())
-                requested_s = 0.0
-                try:
-                    endpoint.client.read_token(self.on_token)
-                    discovery = await endpoint.client.discover(timeout_s=PROBE_TIMEOUT_S, resends=0)
-                    found = "; ".join(self._differences(discovery))
-                    changed = not found and self._runs_other_code(endpoint, discovery)
-                    if not found and not changed:
-                        found = await self._other_results(endpoint, discovery)
-                except Interrupted:  # the run stops
+        while True:
+            await asyncio.sleep(endpoint.until - time.monotonic())
+            requested_s = 0.0
+            try:
+                endpoint.client.read_token(self.on_token)
+                discovery = await endpoint.client.discover(timeout_s=PROBE_TIMEOUT_S, resends=0)
+                found = "; ".join(self._differences(discovery))
+                changed = not found and self._runs_other_code(endpoint, discovery)
+                if not found and not changed:
+                    found = await self._other_results(endpoint, discovery)
+            except Interrupted:  # the run stops
+                return
+            except Failure as error:
+                self._last_error = f"{endpoint.url}: {summary(error)}"
+                if isinstance(error, Overloaded):
+                    requested_s = requested_pause_s(error)
+                elif endpoint.cooldown == "overloaded":
+                    endpoint.cooldown = "lost"
+                    self.queue.wake()
+                if isinstance(error, ConnectionLost) and error.refused:
+                    self.queue.give_up(endpoint)
+                elif not isinstance(error, Overloaded | ConnectionLost) or endpoint.instance is None:
+                    self._warn(endpoint, f"will be tried again later: {summary(error)}")
+            else:
+                if changed:
+                    self.shutdown.interrupt(Interrupted("paused", f"{endpoint.url} {OTHER_CODE}"))
                     return
-                except Failure as error:
-                    self.outage.last_error = f"{endpoint.url}: {summary(error)}"
-                    out_of_reach = out_of_reach or not isinstance(error, Overloaded)
-                    if isinstance(error, ConnectionLost) and error.refused:
-                        self.queue.give_up(endpoint)
-                    elif isinstance(error, Overloaded):
-                        requested_s = requested_pause_s(error)
-                    elif not isinstance(error, ConnectionLost) or endpoint.instance is None:
-                        self._warn(endpoint, f"will be tried again later: {summary(error)}")
-                else:
-                    if changed:
-                        self.queue.give_up(endpoint)
-                        self._pause(f"{endpoint.url} {OTHER_CODE}")
-                        return
-                    if not found:
-                        self._admit(endpoint, discovery, "joined" if endpoint.instance is None else "back")
-                        return
-                    self.queue.give_up(endpoint)
-                    self.outage.last_error = f"{endpoint.url}: {found}"
-                    self._warn(endpoint, found, "refused")
-                endpoint.until = time.monotonic() + endpoint.next_cooldown_s(requested_s)
-        finally:
-            if late is not None:
-                late.cancel()
-
-    def _overdue(self, endpoint: Endpoint) -> None:
-        endpoint.overdue = True
-        self._give_up_overdue()
-
-    def _give_up_overdue(self) -> None:
-        if self.queue.up:
-            for endpoint in self.endpoints:
-                if endpoint.overdue and not endpoint.gone:
-                    self.queue.give_up(endpoint)
+                if not found:
+                    self._admit(endpoint, discovery, "joined" if endpoint.instance is None else "back")
+                    return
+                self.queue.give_up(endpoint)
+                self._last_error = f"{endpoint.url}: {found}"
+                self._warn(endpoint, found, "refused")
+            endpoint.until = time.monotonic() + endpoint.next_cooldown_s(requested_s)
 
     def _warn(
         self, endpoint: Endpoint, detail: str, kind: FleetEventKind = "warning", *, about_scores: bool = False
@@ -535,7 +529,6 @@ class Fleet:
         self.queue.give_up(endpoint)
         if endpoint.prober is not None:
             endpoint.prober.cancel()
-        self._availability_changed()
         if endpoint.in_flight:
             self._spawn(endpoint.drain())
         self._close_idle(endpoint)
@@ -550,18 +543,7 @@ class Fleet:
         await endpoint.client.aclose()
         self._leaving.discard(endpoint)
 
-    def _availability_changed(self) -> None:
-        self.queue.reconsider()
-        self.waiting_changed()
-        if self.queue.up:
-            self._give_up_overdue()
-        elif self.queue.waiting:
-            self.about_to_wait()
-
     # --- bookkeeping -------------------------------------------------------------------------------------------------
-
-    def _pause(self, reason: str) -> None:
-        self.shutdown.interrupt(Interrupted("paused", reason))
 
     def _report(self, kind: FleetEventKind, endpoint: Endpoint, detail: str = "", seconds: float | None = None) -> None:
         self._on_event(FleetEvent(kind, endpoint.url, detail, seconds))

@@ -59,9 +59,9 @@ class CallExecution(Generic[T]):
 
     `failures`: attempts that reached a server and brought nothing. `repeat`: the endpoint to send the open attempt to
     again under its own id, to the process `sent_to`; None if no attempt is open. `reached`: the open attempt may have
-    run. `error`: of the attempt's last sending. `waited_s`: seconds without an endpoint that has what the call needs.
-    `uploaded`: (instance, commit) of commits that an endpoint lacked for this call and received. `probed`:
-    rows that were run to learn whether there is an outage. `pause_s`: seconds to wait before the next attempt.
+    run. `error`: of the attempt's last sending. `uploaded`: (instance, commit) of commits that an endpoint lacked for
+    this call and received. `probed`: rows that were run to learn whether there is an outage. `pause_s`: seconds to wait
+    before the next attempt.
     """
 
     call: Call[T]
@@ -76,14 +76,12 @@ class CallExecution(Generic[T]):
     sent_to: str | None = None
     reached: bool = False
     error: Exception | None = None
-    waited_s: float = 0.0
     uploaded: set[tuple[str | None, str]] = field(default_factory=set)
     probed: list[str] = field(default_factory=list)
     pause_s: float = 0.0
 
     def __post_init__(self) -> None:
-        earlier = self.log.failed_tries() if self.call.rows else ()
-        self.retries = ExampleRetries(self.fleet.evidence, self.call.rows, earlier)
+        self.retries = ExampleRetries(self.fleet.evidence, self.call.rows)
 
     async def run(self) -> Reply[T]:
         """Return the answer; see `Fleet.call`."""
@@ -97,8 +95,10 @@ class CallExecution(Generic[T]):
         try:
             while True:
                 async with self.fleet.concurrency.hold(len(self.call.rows)):
-                    endpoint = await self._place(ticket)
-                    reply = await self._attempt(endpoint) if endpoint is not None else None
+                    endpoint = None
+                    while endpoint is None:
+                        endpoint = await self._place(ticket)
+                    reply = await self._attempt(endpoint)
                 if reply is not None:
                     return reply
                 await self._pause()
@@ -121,15 +121,16 @@ class CallExecution(Generic[T]):
     async def _place(self, ticket: int) -> Endpoint | None:
         """Wait for a slot where the call must or may go; None: look again."""
         self.fleet.shutdown.check()
-        if not self.fleet.queue.up:
-            self.fleet.about_to_wait()
         if self.repeat is not None:
-            return await self._place_again(ticket, self.repeat)
+            if self.repeat.gone or self.repeat.instance != self.sent_to:
+                self._give_up_attempt()
+                return None
+            return await self._slot(ticket, self.repeat)
         pin = self.pin if self.failures < PINNED_ATTEMPTS else None
         home = self.fleet.holding(pin.instance) if pin is not None else None
         if home is not None and home.offers("refs") and home.offers(self.call.needs):
-            return await self.fleet.queue.take(ticket, at=home)
-        endpoint = await self._anywhere(ticket)
+            return await self._slot(ticket, home)
+        endpoint = await self._slot(ticket)
         if pin is not None and endpoint is not None and endpoint.offers("refs"):
             if self.fleet.holding(pin.instance) is not home:  # another call of the minibatch has chosen meanwhile
                 self.fleet.release(endpoint)
@@ -137,33 +138,19 @@ class CallExecution(Generic[T]):
             pin.move(endpoint.instance)
         return endpoint
 
-    async def _anywhere(self, ticket: int) -> Endpoint | None:
-        """Wait for a slot of any endpoint that has what the call needs; None: look again."""
-        needs = self.call.needs
-        if needs is None or self.fleet.queue.offering(needs):
-            return await self.fleet.queue.take(ticket, avoid=self.avoid, needs=needs)
-        self.fleet.about_to_wait_for(needs, self.fleet.max_outage_s)
-        started = time.monotonic()
+    async def _slot(self, ticket: int, at: Endpoint | None = None) -> Endpoint | None:
+        """Wait for a slot of `at`, or of any endpoint that has what the call needs; None: look again."""
+        queue, needs = self.fleet.queue, self.call.needs
+        patience_s = self.fleet.patience_s(needs, at)
+        if patience_s is None:
+            return await queue.take(ticket, at=at, avoid=self.avoid, needs=needs)
         try:
-            async with asyncio.timeout(self.fleet.max_outage_s - self.waited_s):
-                return await self.fleet.queue.take(ticket, avoid=self.avoid, needs=needs)
+            async with asyncio.timeout(patience_s):
+                return await queue.take(ticket, at=at, avoid=self.avoid, needs=needs)
         except TimeoutError:
-            last = self.fleet.outage.last_error
-            cause = f"; last error: {last}" if last else ""
-            raise Interrupted(
-                "paused", f"no endpoint that offers `{needs}` for {self.fleet.max_outage_s:.3g} s{cause}"
-            ) from None
-        finally:
-            self.waited_s += time.monotonic() - started
-
-    async def _place_again(self, ticket: int, at: Endpoint) -> Endpoint | None:
-        """Wait for a slot where the process may have the answer; None, and the attempt is over, if it is gone."""
-        endpoint = await self.fleet.queue.take(ticket, at=at) if at.instance == self.sent_to else None
-        if endpoint is None:
-            # If the fleet stops, the attempt stays open: a process that resumes the run can still collect it.
-            self.fleet.shutdown.check()
-            self._give_up_attempt()
-        return endpoint
+            if at is not None and queue.offering(needs):
+                queue.give_up(at)
+            return None
 
     # --- an attempt --------------------------------------------------------------------------------------------------
 
@@ -246,13 +233,12 @@ class CallExecution(Generic[T]):
             raise
         else:
             self.uploaded.add((endpoint.instance, commit))
-            self._accepted()
+            self.fleet.works(endpoint)
             self._finish("refused")
 
     def _upload_refused(self, endpoint: Endpoint, commit: str, error: RpcError, cooldowns: int) -> None:
         """Try another endpoint, which may have room for the commit; raises `Interrupted` if none is left."""
-        self._accepted()
-        self.waited_s = 0.0
+        self.fleet.works(endpoint)
         self._finish("refused")
         try:
             self._endpoint_failed(endpoint, error, cooldowns)
@@ -262,11 +248,10 @@ class CallExecution(Generic[T]):
 
     def _replied(self, endpoint: Endpoint, reply: Reply[T], cooldowns: int) -> Reply[T] | None:
         """Return the reply, with the failures of examples that fail too often as the candidate's; None: try again."""
-        self._accepted()
+        self.fleet.works(endpoint)
         results = cast("list[dict[str, Any]]", reply.value) if self.call.rows else []
         judged = self.retries.judge(results)
         if results and self.retries.open:
-            self.waited_s = 0.0
             write_end(self.log, reply, self.retries.failed_tries())
             self._back_off(endpoint, InconclusiveResult(self._inconclusive(results)), cooldowns)
             return None
@@ -292,8 +277,7 @@ class CallExecution(Generic[T]):
         if isinstance(error, Overloaded):
             self._overloaded(endpoint, error, cooldowns, idempotent=idempotent)
             return
-        self._accepted()
-        self.waited_s = 0.0
+        self.fleet.works(endpoint)
         if isinstance(error, ConnectionLost):
             self._lost(endpoint, error, cooldowns, idempotent=idempotent)
         elif isinstance(error, CallIdConflict) and self.reached:  # an earlier process sent another request
@@ -391,11 +375,6 @@ class CallExecution(Generic[T]):
             ) from error
 
     # --- bookkeeping -------------------------------------------------------------------------------------------------
-
-    def _accepted(self) -> None:
-        """Note that a call was accepted, with any result: there is no outage."""
-        if self.fleet.queue.up:
-            self.fleet.outage.over()
 
     def _finish(self, outcome: str) -> None:
         """Write the end of an attempt without a result."""

@@ -1,15 +1,14 @@
-"""Waiting for a slot: which call gets the next one, and what ends every wait (an interruption, a defect, an outage)."""
+"""Waiting for a slot: which call gets the next one, and what ends every wait (an interruption, a defect)."""
 
 import asyncio
 import bisect
 import contextlib
 import itertools
-import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from gepa_client.errors import Interrupted
-from gepa_client.fleet.endpoint import Endpoint, FleetEvent
+from gepa_client.fleet.endpoint import Endpoint
 
 
 @dataclass(eq=False)
@@ -27,14 +26,12 @@ class Slots:
     """The slots of all endpoints that are up, and the calls that wait for one.
 
     No call waits while an endpoint that could serve it has room, so taking a free slot at once overtakes none. A ticket
-    is a place in the order; a call keeps its ticket over all its attempts. `on_waiting`: called when the first call
-    begins to wait and when the last wait ends.
+    is a place in the order; a call keeps its ticket over all its attempts. Every wait ends when an endpoint begins or
+    ceases to take calls, or is given up: the call then decides anew what it waits for, and how long.
     """
 
-    def __init__(self, on_waiting: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         self._standing: set[Endpoint] = set()
-        self.waiting = 0
-        self._on_waiting = on_waiting
         self._tickets = itertools.count()
         self._numbers = itertools.count(1)
         self._waits: list[_Wait] = []
@@ -44,8 +41,13 @@ class Slots:
         """How many endpoints take calls."""
         return len(self._standing)
 
-    def offering(self, capability: str) -> bool:
-        """Whether an endpoint with this capability takes calls."""
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for a slot."""
+        return len(self._waits)
+
+    def offering(self, capability: str | None) -> bool:
+        """Whether an endpoint with this capability takes calls; any one for None."""
         return any(endpoint.offers(capability) for endpoint in self._standing)
 
     def ticket(self) -> int:
@@ -58,74 +60,67 @@ class Slots:
         """Wait for a slot; give it back with `release`.
 
         `at`: only of this endpoint. `needs`: of one with this capability. `avoid`: of another one, if another suitable
-        one is up. None: the wait ended without a slot, by `wake`, because what `at` knew is given up, or because the
-        endpoints that have what the call needs have changed.
+        one is up. None: the endpoints have changed meanwhile.
         """
-        while at is None or not at.gone:
-            wait = _Wait(ticket, at, avoid, needs)
-            able = [endpoint for endpoint in self._standing if endpoint.has_room and self._suits(endpoint, wait)]
-            if able:
-                endpoint = min(able, key=lambda each: (each.in_flight / each.slots, each.idle_since))
-                self._occupy(endpoint)
-                return endpoint
-            found = await self._granted(wait)
-            if found is None or found.up or found.left:
-                return found
+        wait = _Wait(ticket, at, avoid, needs)
+        able = [endpoint for endpoint in self._standing if endpoint.has_room and self._suits(endpoint, wait)]
+        if able:
+            endpoint = min(able, key=lambda each: (each.in_flight / each.slots, each.idle_since))
+            self._occupy(endpoint)
+            return endpoint
+        found = await self._granted(wait)
+        if found is not None and not found.up and not found.left:
             self.release(found)  # it began to cool down after the slot was given
-        return None
+            return None
+        return found
 
     def release(self, endpoint: Endpoint) -> None:
         """Give a slot back; it goes to the call that waits for it longest."""
         endpoint.in_flight -= 1
         endpoint.idle_since = next(self._numbers)
-        self._serve(endpoint)
+        waiting = (wait for wait in self._waits if not wait.granted.done() and self._suits(endpoint, wait))
+        if endpoint.up and endpoint.has_room and (first := next(waiting, None)) is not None:
+            self._occupy(endpoint)
+            self._waits.remove(first)
+            first.granted.set_result(endpoint)
 
     def start(self, endpoint: Endpoint) -> None:
         """Let the endpoint take calls."""
         endpoint.up = True
+        endpoint.gone = False
         endpoint.idle_since = next(self._numbers)
         self._standing.add(endpoint)
-        endpoint.gone = False
-        self._serve(endpoint)
+        self.wake()
 
     def stop(self, endpoint: Endpoint) -> None:
-        """Give the endpoint no new calls; calls that wait for it alone keep waiting."""
+        """Give the endpoint no new calls; calls may wait for it alone."""
         endpoint.up = False
         self._standing.discard(endpoint)
-        for other in self._standing:  # calls that avoid it go there if no other is left
-            self._serve(other)
+        self.wake()
 
     def give_up(self, endpoint: Endpoint) -> None:
-        """End the waits for this endpoint alone: what its instance knew is gone."""
+        """Have no call wait for this endpoint alone: what its instance knew is gone."""
         endpoint.gone = True
-        self._end(lambda wait: wait.at is endpoint)
+        self.wake()
 
     def wake(self) -> None:
         """End every wait without a slot."""
-        self._end(lambda _: True)
-
-    def reconsider(self) -> None:
-        """End the waits for a capability: an endpoint joined, left or changed, and the capability with it."""
-        self._end(lambda wait: wait.needs is not None)
+        waits, self._waits = self._waits, []
+        for wait in waits:
+            if not wait.granted.done():
+                wait.granted.set_result(None)
 
     async def _granted(self, wait: _Wait) -> Endpoint | None:
         wait.granted = asyncio.get_running_loop().create_future()
         bisect.insort(self._waits, wait, key=lambda each: each.ticket)
-        self.waiting += 1
-        if self.waiting == 1:
-            self._on_waiting()
         try:
             return await wait.granted
         except asyncio.CancelledError:
-            if not wait.granted.cancelled() and (unused := wait.granted.result()) is not None:
+            if wait in self._waits:
+                self._waits.remove(wait)
+            elif not wait.granted.cancelled() and (unused := wait.granted.result()) is not None:
                 self.release(unused)
             raise
-        finally:
-            if wait.granted.cancelled():
-                self._waits.remove(wait)
-            self.waiting -= 1
-            if not self.waiting:
-                self._on_waiting()
 
     def _suits(self, endpoint: Endpoint, wait: _Wait) -> bool:
         """Whether a call may go there: to an avoided endpoint only if no other is suitable."""
@@ -140,24 +135,6 @@ class Slots:
     def _occupy(self, endpoint: Endpoint) -> None:
         endpoint.in_flight += 1
         endpoint.idle_since = next(self._numbers)
-
-    def _serve(self, endpoint: Endpoint) -> None:
-        """Give the endpoint's free slots to the calls that wait for them longest."""
-        while endpoint.up and endpoint.has_room:
-            waiting = (wait for wait in self._waits if not wait.granted.done() and self._suits(endpoint, wait))
-            first = next(waiting, None)
-            if first is None:
-                return
-            self._occupy(endpoint)
-            self._grant(first, endpoint)
-
-    def _end(self, is_ended: Callable[[_Wait], bool]) -> None:
-        for wait in [each for each in self._waits if not each.granted.done() and is_ended(each)]:
-            self._grant(wait, None)
-
-    def _grant(self, wait: _Wait, endpoint: Endpoint | None) -> None:
-        self._waits.remove(wait)
-        wait.granted.set_result(endpoint)
 
 
 class InFlightLimit:
@@ -263,59 +240,3 @@ class Shutdown:
     def _wake(self) -> None:
         self._stopped.set()
         self._on_stop()
-
-
-class Outage:
-    """A clock that runs while a call waits and no endpoint is up.
-
-    An accepted call resets it; an overloaded endpoint that returns does not: a server that refuses everything is an
-    outage too. `last_error`: the last failure of any endpoint. `on_outage(reason)`: called at `max_outage_s`.
-    """
-
-    def __init__(
-        self, max_outage_s: float, on_event: Callable[[FleetEvent], None], on_outage: Callable[[str], None]
-    ) -> None:
-        self.last_error = ""
-        self._max_outage_s = max_outage_s
-        self._on_event = on_event
-        self._on_outage = on_outage
-        self._waited_s = 0.0
-        self._resumed = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        self._reported = False
-
-    def run(self) -> None:
-        """Let the clock run: a call waits, and no endpoint is up."""
-        if self._timer is None:
-            self._resumed = time.monotonic()
-            remaining_s = max(self._max_outage_s - self._waited_s, 0.0)
-            self._timer = asyncio.get_running_loop().call_later(remaining_s, self._reached)
-
-    def suspend(self) -> None:
-        """Stop the clock: an endpoint is up, no call waits, or the fleet closes."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-            self._waited_s += time.monotonic() - self._resumed
-
-    def over(self) -> None:
-        """Reset the clock: an endpoint takes calls again."""
-        self.suspend()
-        self._waited_s = 0.0
-
-    def report(self) -> None:
-        """Report that a call waits for any endpoint at all, once in an outage."""
-        if not self._reported:
-            self._reported = True
-            self._on_event(FleetEvent("waiting", None, f"no endpoint is left{self._cause()}", self._max_outage_s))
-
-    def report_again(self) -> None:
-        """Have the next outage reported again."""
-        self._reported = False
-
-    def _reached(self) -> None:
-        waited_s = self._waited_s + time.monotonic() - self._resumed
-        self._on_outage(f"no endpoint left for {waited_s:.3g} s{self._cause()}")
-
-    def _cause(self) -> str:
-        return f"; last error: {self.last_error}" if self.last_error else ""

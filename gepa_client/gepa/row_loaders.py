@@ -15,7 +15,8 @@ from evolverpc_common.rows import RowFileError, is_untyped, line_of_row, read_ro
 from gepa_client.errors import BadResponse, RowsError
 from gepa_client.journal.requests import digest_of
 from gepa_client.settings.run_settings import RACE_ROWS
-from protocol import JsonValue
+from gepa_client.transport.responses import validated
+from protocol import JsonValue, ListExamplesResult
 
 if TYPE_CHECKING:
     from gepa_client.transport.rpc_client import RpcClient  # heavy
@@ -222,7 +223,8 @@ async def list_server_rows(client: "RpcClient", split: str) -> list[AnyRow]:
     """
     rows: list[AnyRow] = []
     while True:
-        page = await client.list_examples(split, offset=len(rows), limit=PAGE)
+        params = {"split": split, "offset": len(rows), "limit": PAGE}
+        page = validated(ListExamplesResult, await client.call("list_examples", params))
         rows += [ServerRow(example.id, example.split, example.data) for example in page.examples]
         if len(rows) >= page.total:
             return rows

@@ -287,27 +287,19 @@ class JournaledAttempts:
 
     def unfinished(self) -> tuple[str, str | None] | None:
         """Return (url, instance) of an attempt of an earlier process with no recorded end, or no recorded answer."""
-        made = self._earlier()
+        if not self.request.attempts or self.kind == RETRACE:  # of many examples of a request: which one is unknown
+            return None
+        made = [
+            attempt
+            for attempt in self.journal.storage.attempts(self.journal.part, self.request.number)
+            if attempt.kind == self.kind
+        ]
         if self._current or not made or made[-1].outcome in WITHOUT_ANSWER or made[-1].attempt in self.request.claimed:
             return None
         self._current = made[-1]
         self._end_is_known = made[-1].outcome is not None
         self.request.claimed.add(made[-1].attempt)
         return made[-1].endpoint, made[-1].instance
-
-    def failed_tries(self) -> Sequence[FailedTry]:
-        """Return what earlier processes recorded of the call's examples, in order."""
-        return [each for attempt in self._earlier() for each in attempt.failed]
-
-    def _earlier(self) -> list[Attempt]:
-        """Return the attempts that earlier processes made for the call.
-
-        Those of a retrace are for one of many examples of the same request: which one is unknown.
-        """
-        if not self.request.attempts or self.kind == RETRACE:
-            return []
-        made = self.journal.storage.attempts(self.journal.part, self.request.number)
-        return [attempt for attempt in made if attempt.kind == self.kind]
 
     async def start(self, url: str, instance: str | None, *, repeat: bool) -> str:
         """Record that an attempt starts and return its call id; `repeat`: the one before is sent again."""

@@ -254,16 +254,7 @@ def _gateway(
 def providers_of(settings: RunConfig) -> list[Provider]:
     """Return the providers whose keys this process's environment has, with those that the settings add."""
     further = [
-        configured(
-            name,
-            provider.base_url,
-            os.environ,
-            key_env=provider.key_env,
-            dialect=provider.dialect,
-            key_header=provider.key_header,
-            counts_streams=provider.counts_streams,
-            extra_fields=provider.extra_fields,
-        )
+        configured(name, environ=os.environ, **dict(provider))
         for name, provider in (settings.model_providers or {}).items()
     ]
     named = {provider.name for provider in further}

@@ -12,7 +12,6 @@ from evolverpc_common.rows import RowFileError, parse_rows
 from evolverpc_common.settings.sources import (
     SettingsError,
     SettingsSource,
-    Spelling,
     from_environment,
     from_file,
     from_flags,
@@ -119,7 +118,7 @@ def from_record(
         if calls:
             raise SettingsError(NO_SERVER_RECORDED)
         values["url"] = [NO_CALLS]
-    record = SettingsSource(values, {name: Spelling(name, RECORD) for name in values})
+    record = SettingsSource(values, {name: f"`{name}` ({RECORD})" for name in values})
     return _settings(newer.over(record), must_end=must_end and calls)
 
 
@@ -138,7 +137,7 @@ def _with_stdin(source: SettingsSource) -> SettingsSource:
     named = [name for name in ROW_SETTINGS if source.values.get(name) == STDIN]
     if not named:
         return source
-    spellings = [source.spellings[name].inline for name in named]
+    spellings = [source.spellings[name] for name in named]
     if len(named) > 1:
         raise SettingsError(f"{' and '.join(spellings)} are `-`: stdin can be read once; give the others as files")
     content = sys.stdin.buffer.read(STDIN_BYTES + 1)

@@ -1,7 +1,7 @@
 """Where a server is and what proves that we may talk to it: URL and token, checked before anything is sent."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
@@ -10,7 +10,6 @@ from gepa_client.errors import Refused, unreadable
 
 TOKEN_VARIABLE = "GEPA_TOKEN"  # noqa: S105 - the name of the variable, not a token
 RPC_PATH = "/rpc"
-TOKEN_FLAG = "--token-file FILE"  # noqa: S105 - the name of a flag, not a token
 
 SOCKET_SCHEME = "http+unix"
 """Of a server that listens on a socket of this machine's file system: `http+unix://%2Frun%2Fserver`."""
@@ -25,7 +24,7 @@ class Address:
 
     `url`: with or without `/rpc`. `token`: else from `token_file`, else from the environment. `proxy_token_file`: of a
     proxy in front of the server. `allow_insecure`: plain http beyond this machine. `listed`: it comes from a fleet
-    file, and leaves the fleet when the file no longer names it. `token_setting`: what gives its token, for messages.
+    file, and leaves the fleet when the file no longer names it.
     """
 
     url: str
@@ -34,7 +33,6 @@ class Address:
     proxy_token_file: Path | str | None = None
     allow_insecure: bool = False
     listed: bool = False
-    token_setting: str = field(default=TOKEN_FLAG, compare=False)
 
     def __repr__(self) -> str:
         return f"Address({self.url!r})"  # keep the token out of tracebacks
@@ -139,17 +137,8 @@ def find_token(token: str | None = None, token_file: Path | str | None = None) -
     return _usable(in_environment, TOKEN_VARIABLE) if in_environment.strip() else None
 
 
-def refused(
-    token: str | None = None,
-    token_file: Path | str | None = None,
-    *,
-    proxied: bool = False,
-    token_setting: str = TOKEN_FLAG,
-) -> str:
-    """Return what to do if a server refuses the token that `find_token` finds for the same arguments.
-
-    `proxied`: a proxy with a token of its own stands in front of it. `token_setting`: what gives the server's token.
-    """
+def refused(token: str | None = None, token_file: Path | str | None = None) -> str:
+    """Return what to do if a server refuses the token that `find_token` finds for the same arguments."""
     if token is not None:
         source = "that was given"
     elif token_file is not None:
@@ -157,11 +146,10 @@ def refused(
     elif os.environ.get(TOKEN_VARIABLE, "").strip():
         source = f"from {TOKEN_VARIABLE}"
     else:
-        return f"no token was given: use {token_setting} (the server printed its path) or {TOKEN_VARIABLE}"
-    if token_file is None and token_setting != TOKEN_FLAG:
-        return f"the server refused the token {source}: give its own with {token_setting}"
-    if proxied:
-        return f"the server refused the token {source}, or a proxy in front of it the proxy's: one of them is old"
+        return (
+            "no token was given: use --token-file FILE (the server printed its path), `token-file=FILE` after a URL in "
+            f"a file of servers, or {TOKEN_VARIABLE}"
+        )
     return f"the server refused the token {source}; is it from an older start of the server?"
 
 

@@ -39,14 +39,12 @@ class FailedTry:
     """An example of a call that was `infra_error` and is tried again.
 
     `at`: its place in the call; `row`: its id. `host`: that failed, None if the server names none; `reason`: how.
-    `others_answered`: other rows succeeded since the example first failed, and few rows failed.
     """
 
     at: int
     row: str
     host: str | None
     reason: str
-    others_answered: bool
 
 
 @dataclass(frozen=True)
@@ -100,9 +98,6 @@ class AttemptLog(Protocol):
 
     def unfinished(self) -> tuple[str, str | None] | None:
         """Return (url, instance) of an attempt that an earlier process sent and never saw end."""
-
-    def failed_tries(self) -> Sequence[FailedTry]:
-        """Return what earlier processes recorded of the call's examples, in order."""
 
     async def start(self, url: str, instance: str | None, *, repeat: bool) -> str:
         """Write that an attempt is about to be sent, and return its call id once that is stored.

@@ -20,14 +20,10 @@ from gepa_client.transport.responses import example_results, is_pending, result_
 from protocol import (
     CURRENT_VERSION,
     METHODS,
-    ApplyMutationResult,
     Candidate,
     DiscoverResult,
     EvaluateResult,
-    ImportCommitsResult,
     JsonValue,
-    ListExamplesResult,
-    MakeReflectiveDatasetResult,
     Pending,
     Progress,
 )
@@ -98,12 +94,7 @@ class RpcClient:
         self.example_timeout_s = example_timeout_s
         self.discovery: DiscoverResult | None = None
         self._poster = HttpTransport(self.url, max_response_bytes)
-        self._when_refused = refused(
-            given.token,
-            given.token_file,
-            proxied=given.proxy_token_file is not None,
-            token_setting=given.token_setting,
-        )
+        self._when_refused = refused(given.token, given.token_file)
         self._in_fleet = in_fleet
         self._ids = itertools.count(1)
         self._random = random.SystemRandom()  # GEPA's runs depend on the global generator: leave it alone
@@ -369,40 +360,6 @@ class RpcClient:
             params["items"] = list(items)
         answer = await self.call("evaluate", params, call_id=call_id, group=group, timeout_s=timeout_s)
         return {"results": example_results(EvaluateResult, answer, len(batch))}
-
-    async def make_reflective_dataset(
-        self,
-        params: Mapping[str, Any],
-        *,
-        call_id: str | None = None,
-        timeout_s: float | None = None,
-    ) -> MakeReflectiveDatasetResult:
-        """Turn traced results into records; `params` as `MakeReflectiveDatasetParams`."""
-        answer = await self.call("make_reflective_dataset", params, call_id=call_id, timeout_s=timeout_s)
-        return validated(MakeReflectiveDatasetResult, answer)
-
-    async def apply_mutation(
-        self,
-        params: Mapping[str, Any],
-        *,
-        call_id: str | None = None,
-        timeout_s: float | None = None,
-        on_progress: Callable[[Progress], None] | None = None,
-    ) -> ApplyMutationResult:
-        """Have a candidate's code or texts changed; `params` as `ApplyMutationParams`, `on_progress` as in `call`."""
-        answer = await self.call(
-            "apply_mutation", params, call_id=call_id, timeout_s=timeout_s, on_progress=on_progress
-        )
-        return validated(ApplyMutationResult, answer)
-
-    async def import_commits(self, bundles: Sequence[str]) -> ImportCommitsResult:
-        """Have the server take over commits made elsewhere: git bundles in base64, parents before children."""
-        return validated(ImportCommitsResult, await self.call("import_commits", {"bundles": list(bundles)}))
-
-    async def list_examples(self, split: str, *, offset: int = 0, limit: int = 1000) -> ListExamplesResult:
-        """One page of a split the server holds."""
-        answer = await self.call("list_examples", {"split": split, "offset": offset, "limit": limit})
-        return validated(ListExamplesResult, answer)
 
 
 def _as_typed(params: Mapping[str, Any]) -> Mapping[str, Any]:

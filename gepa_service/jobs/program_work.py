@@ -23,6 +23,7 @@ from gepa_client.gepa.row_loaders import Row
 from gepa_client.run.resolved_settings import endpoints
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import Address
+from gepa_client.transport.responses import validated
 from gepa_client.transport.rpc_client import RpcClient
 from gepa_service.jobs.chat_names import ChatNames
 from gepa_service.jobs.job_sandboxes import end_earlier_attempts, work_settings
@@ -31,7 +32,7 @@ from gepa_service.jobs.warm_sandboxes import NO_SANDBOX_S, ModelSpending, WarmSa
 from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone, failed
 from gepa_service.model.program_version import LARGEST_ARTIFACT, PROGRAM_JSON
 from gepa_service.model.work import PROMPT, ProgramWork
-from protocol import Candidate, Progress
+from protocol import ApplyMutationResult, Candidate, Progress
 from protocol.errors import MutationRejected, Overloaded, RpcError
 
 Report = Callable[[Message], None]
@@ -311,7 +312,8 @@ async def _step(
             after = with_texts(before, mutation["texts"])
         else:
             try:
-                changed = await client.apply_mutation(
+                answer = await client.call(
+                    "apply_mutation",
                     {"candidate": before, "mutation": mutation, "name": {"run": manual_run_name(), "number": 0}},
                     call_id=client.new_call_id(),
                     timeout_s=program.timeout_s + GRACE_S,
@@ -319,6 +321,7 @@ async def _step(
                 )
             except MutationRejected as error:
                 return failed("mutation", summary(error))
+            changed = validated(ApplyMutationResult, answer)
             code.add(changed)
             after = changed.candidate
             made = changed.model_dump(mode="json", include={"branch", "commit", "diff", "summary"})

@@ -32,7 +32,7 @@ class VersionCode:
         assert discovery is not None, "the server was discovered"  # noqa: S101
         seed, program = discovery.program.seed_candidate, self._program
         if self.bundles:
-            await client.import_commits(self.bundles)
+            await client.call("import_commits", {"bundles": self.bundles})
         if program.code is None:
             return self._present(seed)
         added = {name: text for name, text in program.candidate.items() if name not in component_texts(seed)}

@@ -7,7 +7,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from evolverpc_common.exact_values import MAX_SAFE_INTEGER
-from evolverpc_common.output_tail import node_failure
 from protocol import CURRENT_VERSION, DiscoverResult
 from protocol.errors import ProgramFailed, RpcError
 from protocol.over_stdio import filled_discovery
@@ -87,10 +86,7 @@ async def start_process(launcher: Launcher, timeout_s: float) -> Worker:
 async def _ended(error: ProgramFailed, process: ProgramProcess | None) -> ProgramFailed:
     if process is not None:
         await process.end(grace_s=0)
-        output = process.log_tail()
-        if process.exited.done() and (explained := node_failure(output or "")) is not None:
-            error.message, output = explained
-        error.details.setdefault("log_tail", output)
+        error.details.setdefault("log_tail", process.log_tail())
     return error
 
 

@@ -21,7 +21,6 @@ from evolverpc_common.settings.definition import (
 )
 from evolverpc_common.settings.sources import (
     SettingsSource,
-    Spelling,
     from_environment,
     from_file,
     from_flags,
@@ -341,7 +340,7 @@ def load_settings(
     if path is not None:
         given = _over(given, from_file(path, SETTINGS, TABLE if path.name == PROJECT_FILE else ""))
     if PYTHON_VARIABLE in environment and "command" not in given.values and "python" not in (flags or {}):
-        python = SettingsSource({"python": environment[PYTHON_VARIABLE]}, {"python": Spelling(PYTHON_VARIABLE)})
+        python = SettingsSource({"python": environment[PYTHON_VARIABLE]}, {"python": f"`{PYTHON_VARIABLE}`"})
         given = python.over(given)
     root = (path.parent if path is not None else folder).absolute() / given.values.get("root", ".")
     return validated(Settings, SettingsSource({**given.values, "root": str(root)}, given.spellings))
@@ -360,6 +359,6 @@ def _find(folder: Path) -> Path | None:
     config, project = folder / CONFIG_FILE, folder / PROJECT_FILE
     if config.is_file():
         return config
-    if project.is_file() and "gepa" in read_toml(project)[1].get("tool", {}):
+    if project.is_file() and "gepa" in read_toml(project).get("tool", {}):
         return project
     return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from evolverpc_common.build_cache import BUILD_S, FILES, VENV, BuiltEnvironment, EnvironmentRecord, refuse_links_out
+from evolverpc_common.build_cache import BUILD_S, FILES, VENV, BuiltEnvironment, refuse_links_out
 from evolverpc_common.files import remove_tree
 from evolverpc_common.node_tools import NodeInstall, installed_modules, node_install
 from evolverpc_common.python_tools import TOOL_VARIABLES, PythonInstall, find_uv, python_install, uv_variables
@@ -74,7 +74,7 @@ async def install_into(
     settings: Settings,
     check_out: Callable[[Path], None],
     jail: Jail | None = None,
-) -> EnvironmentRecord:
+) -> BuiltEnvironment:
     """Create `folder` and install into it, in a checkout.
 
     `check_out` writes the commit's files into a new folder. `jail`: the jail to run in, without a shared package cache,
@@ -105,14 +105,14 @@ async def install_into(
 
     if isinstance(install, PythonInstall):
         await run_shielded(check_out, folder / _CHECKOUT)
-        record = await _install_python(install, folder, interpreter, uv_variables(env), run)
+        built = await _install_python(install, folder, interpreter, uv_variables(env), run)
     else:
         await run_shielded(check_out, folder / FILES)
-        record = await _install_node(install, folder, run)
+        built = await _install_node(install, folder, run)
     modules = await run_shielded(lambda: [*installed_modules(folder / FILES)])
-    await check([*record.paths, *(each / ".bin" for each in modules)])
+    await check([*built.places, *built.env.values(), *(each / ".bin" for each in modules)])
     await run_shielded(remove_tree, cache)
-    return record
+    return built
 
 
 def node_version(settings: Settings) -> str:
@@ -136,7 +136,7 @@ def node_version(settings: Settings) -> str:
 
 async def _install_python(
     install: PythonInstall, folder: Path, interpreter: Path, variables: Mapping[str, str], run: _Run
-) -> EnvironmentRecord:
+) -> BuiltEnvironment:
     uv, venv = _uv(), folder / VENV
     python, env = str(venv / "bin" / "python"), {"VIRTUAL_ENV": str(venv)}
 
@@ -145,16 +145,15 @@ async def _install_python(
 
     await run_tool([uv, "venv", "--quiet", "--no-project", "--python", str(interpreter), str(venv)], folder)
     paths = await install.run(folder / _CHECKOUT, uv, python, run_tool)
-    built = BuiltEnvironment(python, (str(venv / "bin"),), (str(folder),), env, paths)
-    return EnvironmentRecord(built, needs=(python,))
+    return BuiltEnvironment(python, (str(venv / "bin"),), (str(folder),), env, paths)
 
 
-async def _install_node(install: NodeInstall, folder: Path, run: _Run) -> EnvironmentRecord:
+async def _install_node(install: NodeInstall, folder: Path, run: _Run) -> BuiltEnvironment:
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is None or node is None:
         raise _failed("package.json changed, and there is no npm to install from it")
     await install.run(folder / FILES, (npm,), node, folder / _CACHE, run)
-    return EnvironmentRecord(BuiltEnvironment(mounts=(str(folder),)))
+    return BuiltEnvironment(mounts=(str(folder),))
 
 
 def _failed(message: str) -> ProgramFailed:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePath
 
-from evolverpc_common.build_cache import FILES, BuildCache, BuiltEnvironment, EnvironmentRecord
+from evolverpc_common.build_cache import FILES, BuildCache, BuiltEnvironment
 from evolverpc_common.node_tools import MODULES, package_folders
 from evolverpc_common.python_tools import PRINT_IMPORT_PATHS, printed_paths
 from evolverpc_common.shielded import run_shielded
@@ -138,7 +138,7 @@ class CommitEnvironments:
         what = f"{manifest.language} {runtime} {manifest.digest} {self._repository.git_dir}"
         digest = hashlib.sha256(os.fsencode(what)).hexdigest()[:24]
 
-        async def build(folder: Path) -> EnvironmentRecord:
+        async def build(folder: Path) -> BuiltEnvironment:
             jail = None if self._jails is None else self._jails.jail(folder)
             check_out = partial(self._repository.check_out, commit, objects=objects)
             return await install_into(folder, manifest, self._interpreter, self._settings, check_out, jail)

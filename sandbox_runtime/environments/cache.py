@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from evolverpc_common.build_cache import FILES, VENV, BuildCache, BuiltEnvironment, EnvironmentRecord, refuse_links_out
+from evolverpc_common.build_cache import FILES, VENV, BuildCache, BuiltEnvironment, refuse_links_out
 from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.sandbox import EnvironmentMissing
 from sandbox_runtime.api.spec import Recipe
@@ -50,7 +50,7 @@ class EnvironmentCache(BuildCache):
 
     async def _build(
         self, recipe: Recipe, run: RunBuildCommand, on_progress: Callable[[str], None], folder: Path
-    ) -> EnvironmentRecord:
+    ) -> BuiltEnvironment:
         site = BuildFolder(folder, run, on_progress, self._build_mb)
         await asyncio.to_thread(site.make, recipe.checkout)
         parts = []
@@ -59,18 +59,15 @@ class EnvironmentCache(BuildCache):
         if wants_node(recipe):
             parts.append(await install_node(recipe, site, partial(self.ready, run=run, on_progress=on_progress)))
         await run_shielded(site.clean, (FILES, VENV))
-        record = EnvironmentRecord(
-            BuiltEnvironment(
-                python=parts[0].built.python,
-                path=tuple(folder for part in parts for folder in part.built.path),
-                mounts=tuple(dict.fromkeys(mount for part in parts for mount in part.built.mounts)),
-                env={name: value for part in parts for name, value in part.built.env.items()},
-                import_paths=parts[0].built.import_paths,
-            ),
-            tuple(path for part in parts for path in part.needs),
+        built = BuiltEnvironment(
+            python=parts[0].python,
+            path=tuple(folder for part in parts for folder in part.path),
+            mounts=tuple(dict.fromkeys(mount for part in parts for mount in part.mounts)),
+            env={name: value for part in parts for name, value in part.env.items()},
+            import_paths=parts[0].import_paths,
         )
         try:
-            await run_shielded(refuse_links_out, folder, record.paths)
+            await run_shielded(refuse_links_out, folder, (*built.places, *built.env.values()))
         except ValueError as error:
             raise EnvironmentMissing(f"the environment cannot be built: {error}") from None
-        return record
+        return built

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evolverpc_common.build_cache import FILES, BuiltEnvironment, EnvironmentRecord
+from evolverpc_common.build_cache import FILES, BuiltEnvironment
 from sandbox_runtime.api.sandbox import EnvironmentMissing, SandboxError
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.build_folder import PROGRAM, BuildFolder, run_quietly
@@ -118,7 +118,7 @@ class _Node:
 
 async def install_node(
     recipe: Recipe, site: BuildFolder, ready: Callable[[Recipe], Awaitable[BuiltEnvironment]]
-) -> EnvironmentRecord:
+) -> BuiltEnvironment:
     """Install Node's packages; `ready` returns another recipe's environment, if Node itself must be fetched.
 
     Raises:
@@ -129,7 +129,7 @@ async def install_node(
     path = () if is_system(folder) and folder.name == "bin" and folder.parent.name == "usr" else (str(folder),)
     install = recipe.node_install
     if install is None:
-        return EnvironmentRecord(BuiltEnvironment(path=path, mounts=node.mounts), needs=(str(node.program),))
+        return BuiltEnvironment(path=path, mounts=(str(site.folder), *node.mounts))
     npm = _npm(node)
     env = {"PATH": os.pathsep.join([str(folder), os.defpath])}
     readable = [*node.mounts, *([] if is_system(npm) else [str(npm.parents[1])])]
@@ -150,13 +150,10 @@ async def install_node(
     commands = (str(node.program), str(npm))
     await install.run(top, commands, commands[0], site.folder, run, site.may_build)
     relative = [f"{FILES}/{PROGRAM}/{modules}" for modules in install.modules]
-    return EnvironmentRecord(
-        BuiltEnvironment(
-            path=(*(f"{site.folder}/{modules}/.bin" for modules in relative), *path),
-            mounts=(str(site.folder), *node.mounts),
-            env={"NODE_PATH": f"{site.folder}/{relative[-1]}", **NPM_VARIABLES},
-        ),
-        needs=(str(node.program),),
+    return BuiltEnvironment(
+        path=(*(f"{site.folder}/{modules}/.bin" for modules in relative), *path),
+        mounts=(str(site.folder), *node.mounts),
+        env={"NODE_PATH": f"{site.folder}/{relative[-1]}", **NPM_VARIABLES},
     )
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from evolverpc_common.build_cache import CHECKOUT, VENV, BuiltEnvironment, EnvironmentRecord
+from evolverpc_common.build_cache import CHECKOUT, VENV, BuiltEnvironment
 from evolverpc_common.python_tools import TOOL_VARIABLES, find_uv
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable
 from sandbox_runtime.api.spec import Recipe
@@ -27,7 +27,7 @@ def wants_python(recipe: Recipe) -> bool:
     return recipe.python is not None or bool(recipe.packages) or recipe.install is not None
 
 
-async def install_python(recipe: Recipe, site: BuildFolder) -> EnvironmentRecord:
+async def install_python(recipe: Recipe, site: BuildFolder) -> BuiltEnvironment:
     """Make a virtual environment and install the recipe's packages.
 
     Raises:
@@ -65,15 +65,12 @@ async def install_python(recipe: Recipe, site: BuildFolder) -> EnvironmentRecord
         site.on_progress(f"installing {' and '.join(recipe.packages)}")
         added = ("pip", "install", "--quiet", "--no-config", *options, "--python", python, "--", *recipe.packages)
         await site.run((uv, *added), env=env, readable=readable)
-    return EnvironmentRecord(
-        BuiltEnvironment(
-            python=python,
-            path=(str(venv / "bin"),),
-            mounts=(str(site.folder), *mounts),
-            env={"VIRTUAL_ENV": str(venv)},
-            import_paths=import_paths,
-        ),
-        needs=(interpreter,),
+    return BuiltEnvironment(
+        python=python,
+        path=(str(venv / "bin"),),
+        mounts=(str(site.folder), *mounts),
+        env={"VIRTUAL_ENV": str(venv)},
+        import_paths=import_paths,
     )
 
 

@@ -5,7 +5,7 @@ import contextlib
 import re
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -15,7 +15,7 @@ from aiohttp import BasicAuth
 from evolverpc_common.network_addresses import Address, parse_address, refusal_reason
 from sandbox_runtime.api.egress import Allow, Closed
 from sandbox_runtime.gateway.events import HostConnection, shown
-from sandbox_runtime.gateway.gateway_session import TUNNELS, SandboxGatewaySession
+from sandbox_runtime.gateway.gateway_session import SandboxGatewaySession
 from sandbox_runtime.gateway.http_frontend import UNIDENTIFIED_TIMEOUT_S, Find
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -125,7 +125,7 @@ class ConnectProxy:
                 if head.token is not None:
                     self._wrong_token()
                 raise _ProxyError(407, "this wants the sandbox's own token")
-            with session.at_work(), _counted_tunnel(session, writer.transport):
+            with session.at_work():
                 await self._carry(head, session, reader, writer)
         except _ProxyError as answered:
             await _answer(reader, writer, answered)
@@ -236,18 +236,6 @@ class _ProxyConnection(asyncio.StreamReaderProtocol):
         """Report the loss."""
         super().connection_lost(exc)
         self._ended()
-
-
-@contextlib.contextmanager
-def _counted_tunnel(session: SandboxGatewaySession, transport: asyncio.BaseTransport) -> Iterator[None]:
-    """Count a tunnel of the sandbox while the block runs, or refuse it if there are too many."""
-    if len(session.tunnels) >= TUNNELS:
-        raise _ProxyError(429, f"more than {TUNNELS} tunnels at once")
-    session.tunnels.add(transport)
-    try:
-        yield
-    finally:
-        session.tunnels.discard(transport)
 
 
 async def _read_request(reader: asyncio.StreamReader) -> _ProxyRequest:

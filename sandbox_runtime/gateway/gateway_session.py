@@ -130,7 +130,6 @@ class SandboxGatewaySession:
         self.lookups = asyncio.Semaphore(LOOKUPS)
         self.held_bytes = 0
         self.models: set[asyncio.BaseTransport] = set()
-        self.tunnels: set[asyncio.BaseTransport] = set()
         self._token = secrets.token_urlsafe(32)
         self._providers = providers
         self._headers = headers
@@ -227,7 +226,7 @@ class SandboxGatewaySession:
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener.stop()
-        for transport in (*self.models, *self.tunnels):
+        for transport in tuple(self.models):
             if isinstance(transport, asyncio.WriteTransport):
                 transport.abort()
         tasks = tuple(self._tasks)

@@ -1,7 +1,6 @@
 """The spend cap: send a call only while recorded spend plus the most that running calls may cost is below the cap."""
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,12 +13,6 @@ class Charge:
     """What one call is counted as at its end; None counts the most that it may cost."""
 
     counted_usd: float | None = None
-
-
-@dataclass(frozen=True)
-class _Waiting:
-    max_cost_usd: float
-    turn: asyncio.Future[None]
 
 
 class SpendCap:
@@ -38,7 +31,8 @@ class SpendCap:
         """What finished calls were counted as."""
         self._elsewhere = 0.0
         self._reserved = 0.0
-        self._waiting: deque[_Waiting] = deque()
+        self._line = asyncio.Lock()  # the first in it waits for room, and all others behind it
+        self._changed = asyncio.Event()
 
     @property
     def other_spend_usd(self) -> float:
@@ -58,7 +52,11 @@ class SpendCap:
     async def charge(self, max_cost_usd: float) -> AsyncIterator[Charge]:
         """Charge one call; the block is entered once the call may be sent."""
         charge = Charge()
-        await self._admitted(max_cost_usd)
+        async with self._line:
+            while not self._room():
+                self._changed.clear()
+                await self._changed.wait()
+            self._reserved = round(self._reserved + max_cost_usd, _DIGITS)
         try:
             yield charge
         finally:
@@ -67,30 +65,11 @@ class SpendCap:
             self.spent_usd = round(self.spent_usd + counted, _DIGITS)
             self._look()
 
-    async def _admitted(self, max_cost_usd: float) -> None:
-        if not self._waiting and self._room():
-            self._reserved = round(self._reserved + max_cost_usd, _DIGITS)
-            return
-        waiting = _Waiting(max_cost_usd, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
-        try:
-            await waiting.turn
-        except asyncio.CancelledError:
-            if not waiting.turn.cancelled():  # its turn came in the same moment
-                self._reserved = round(self._reserved - max_cost_usd, _DIGITS)
-            self._look()
-            raise
-
     def _room(self) -> bool:
         return self.cap_usd is None or round(self.spent_usd + self._elsewhere + self._reserved, _DIGITS) < self.cap_usd
 
     def _look(self) -> None:
-        while self._waiting and self._room():
-            waiting = self._waiting.popleft()
-            if waiting.turn.cancelled():
-                continue
-            self._reserved = round(self._reserved + waiting.max_cost_usd, _DIGITS)
-            waiting.turn.set_result(None)
+        self._changed.set()
         if self.cap_usd is not None and not self._cap_reported:
             self._cap_reported = round(self.spent_usd + self._elsewhere, _DIGITS) >= self.cap_usd
             if self._cap_reported:

@@ -26,6 +26,10 @@ class JsonUsageReader:
             self._kept += chunk
         return chunk
 
+    def rest(self) -> bytes:
+        """Return what is held back: nothing."""
+        return b""
+
     def tokens(self) -> tuple[TokenCounts | None, bool]:
         """Return the counts of a complete answer, and whether they cover everything that is charged."""
         try:

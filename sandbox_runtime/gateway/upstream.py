@@ -128,14 +128,14 @@ class UpstreamCall:
             if events
             else JsonUsageReader()
         )
-        await _to_sandbox(response.prepare(request))
-        async for chunk in answer.content.iter_any():
-            if passed := reader.feed(redactor.feed(chunk)):
-                await _to_sandbox(response.write(passed))
-        last = reader.feed(redactor.rest()) + (reader.rest() if isinstance(reader, StreamUsageReader) else b"")
-        if last:
-            await _to_sandbox(response.write(last))
-        await _to_sandbox(response.write_eof())
+
+        async def passed() -> AsyncIterator[bytes]:
+            async for chunk in answer.content.iter_any():
+                yield reader.feed(redactor.feed(chunk))
+            yield reader.feed(redactor.rest())
+            yield reader.rest()
+
+        await _stream_to_sandbox(request, response, passed())
 
     def result(self, max_cost_usd: float) -> ProviderCall:
         """Return the finished call, to be reported. `max_cost_usd`: counted if its cost is unknown."""
@@ -210,7 +210,7 @@ class _HostRequest:
         self._headers = headers
         self._url = url
         self._tls = tls
-        self._redactors = [StreamRedactor(one.secret) for one in headers]
+        self._redactor = StreamRedactor(*(one.secret for one in headers))
         self.sent = 0
         self.received = 0
         self.reached = False
@@ -235,15 +235,7 @@ class _HostRequest:
                     if answer.headers.get("Content-Encoding", "").lower() not in _DECODED:
                         return failure(502, "api_error", "the host compressed its answer, which was not asked for")
                     response = web.StreamResponse(status=answer.status, headers=self._returned_headers(answer))
-                    await _to_sandbox(response.prepare(request))
-                    async for chunk in answer.content.iter_any():
-                        _postpone(idle)
-                        self.received += len(chunk)
-                        if passed := self._redacted(chunk):
-                            await _to_sandbox(response.write(passed))
-                    if last := self._redacted_rest():
-                        await _to_sandbox(response.write(last))
-                    await _to_sandbox(response.write_eof())
+                    await _stream_to_sandbox(request, response, self._received(answer, idle))
                     return response
         except _ClientGone:
             return _disconnect(request, response)
@@ -261,6 +253,13 @@ class _HostRequest:
             self.sent += len(chunk)
             yield chunk
 
+    async def _received(self, answer: aiohttp.ClientResponse, idle: asyncio.Timeout) -> AsyncIterator[bytes]:
+        async for chunk in answer.content.iter_any():
+            _postpone(idle)
+            self.received += len(chunk)
+            yield self._redactor.feed(chunk)
+        yield self._redactor.rest()
+
     def _sent_headers(self, request: web.BaseRequest) -> CIMultiDict[str]:
         """Return the program's own headers, and in place of those with a secret, the gateway's."""
         left_out = _of_one_hop(request.headers) | {one.header.lower() for one in self._headers}
@@ -275,27 +274,13 @@ class _HostRequest:
     def _returned_headers(self, answer: aiohttp.ClientResponse) -> CIMultiDict[str]:
         left_out = _of_one_hop(answer.headers)
         found = CIMultiDict(
-            (name, self._redacted_text(text)) for name, text in answer.headers.items() if name.lower() not in left_out
+            (name, self._redactor.redact_text(text))
+            for name, text in answer.headers.items()
+            if name.lower() not in left_out
         )
         if location := answer.headers.get("Location"):  # relative to the host, not to the gateway
-            found["Location"] = self._redacted_text(urljoin(str(self._url), location))
+            found["Location"] = self._redactor.redact_text(urljoin(str(self._url), location))
         return found
-
-    def _redacted(self, chunk: bytes) -> bytes:
-        for redactor in self._redactors:
-            chunk = redactor.feed(chunk)
-        return chunk
-
-    def _redacted_rest(self) -> bytes:
-        rest = b""
-        for redactor in self._redactors:
-            rest = redactor.feed(rest) + redactor.rest()
-        return rest
-
-    def _redacted_text(self, text: str) -> str:
-        for redactor in self._redactors:
-            text = redactor.redact_text(text)
-        return text
 
 
 def _postpone(idle: asyncio.Timeout) -> None:
@@ -324,6 +309,16 @@ async def _to_sandbox(writing: Awaitable[object]) -> None:
             await writing
     except (ConnectionError, TimeoutError):
         raise _ClientGone from None
+
+
+async def _stream_to_sandbox(
+    request: web.BaseRequest, response: web.StreamResponse, content: AsyncIterator[bytes]
+) -> None:
+    await _to_sandbox(response.prepare(request))
+    async for part in content:
+        if part:
+            await _to_sandbox(response.write(part))
+    await _to_sandbox(response.write_eof())
 
 
 def _disconnect(request: web.BaseRequest, response: web.StreamResponse | None) -> web.StreamResponse:

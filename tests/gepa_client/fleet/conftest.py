@@ -11,7 +11,7 @@ import pytest
 
 from gepa_client.fleet import Address, Fleet, FleetEvent, Pin, cooldown, endpoints_file
 from gepa_client.transport import rpc_client
-from gepa_client.transport.calls import AttemptLog, Call, FailedTry, Reply
+from gepa_client.transport.calls import AttemptLog, Call, Reply
 from gepa_client.transport.responses import example_results
 from gepa_client.transport.rpc_client import RpcClient
 from protocol import EvaluateResult, JsonValue
@@ -131,9 +131,6 @@ class Ledger:
 
     def unfinished(self) -> None:
         return None
-
-    def failed_tries(self) -> list[FailedTry]:
-        return []
 
     async def start(self, url: str, instance: str | None, *, repeat: bool) -> str:
         self.count += not repeat

@@ -7,7 +7,6 @@ import pytest
 
 from gepa_client.fleet import cooldown
 from gepa_client.fleet.example_retries import ExampleRetries, HostEvidence
-from gepa_client.transport.calls import FailedTry
 
 MODEL = "api.openai.com"
 
@@ -118,15 +117,6 @@ def test_an_outage_in_the_middle_of_a_run_scores_no_row(monkeypatch):
     played += [(names[0], answered()), *[(row, away()) for row in names[1:]]]  # it ends while others are on their way
     last = rows.play(played)
     assert {result["status"] for result in last.values()} == {"ok", "infra_error"}
-
-
-def test_failures_of_a_killed_process_count_if_others_had_succeeded_by_then():
-    for others, status in ((True, "program_error"), (False, "infra_error")):
-        earlier = [FailedTry(0, "a", MODEL, "429", False), FailedTry(0, "a", MODEL, "429", others)]
-        retries = ExampleRetries(HostEvidence(), ["a"], earlier)
-        retries.sending("one")
-        [result] = retries.judge([away()])
-        assert result["status"] == status
 
 
 @pytest.mark.parametrize(("asked_s", "waited_s"), [(7.0, 7.0), (3600.0, 60.0)])

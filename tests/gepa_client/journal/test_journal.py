@@ -168,20 +168,16 @@ async def test_a_later_process_gets_the_unfinished_attempt_and_continues_its_cou
     assert [(made.attempt, made.outcome) for made in found] == [(1, "lost"), (2, "ok")]
 
 
-def test_later_processes_know_the_examples_that_are_tried_again(tmp_path: Path) -> None:
-    limited = FailedTry(at=0, row="1", host="model.example", reason="429", others_answered=False)
-    with watched(tmp_path) as store:
-        for failures in range(2):  # by a later process too
-            with recording(store) as journal:
-                for stream in (journal, journal.stream("other")):
-                    [slot] = stream.ask(asking("a"))
-                    with stream.executing([slot]):
-                        pass
-                    attempts = stream.attempts(slot, "evaluate")
-                    assert list(attempts.failed_tries()) == [limited] * failures
-                    attempts.start_now("http://a")
-                    attempts.finish("infra_error", failed=[limited])
-                    stream.settle()
+def test_the_examples_that_are_tried_again_are_kept_with_their_attempt(tmp_path: Path) -> None:
+    limited = FailedTry(at=0, row="1", host="model.example", reason="429")
+    with watched(tmp_path) as store, recording(store) as journal:
+        [slot] = journal.ask(asking("a"))
+        with journal.executing([slot]):
+            attempts = journal.attempts(slot, "evaluate")
+            attempts.start_now("http://a")
+            attempts.finish("infra_error", failed=[limited])
+        journal.settle()
+        assert [made.failed for made in store.attempts(RUN.id, SEARCH)] == [[limited]]
 
 
 def test_after_a_cancellation_no_request_and_no_attempt_begins(tmp_path: Path) -> None:

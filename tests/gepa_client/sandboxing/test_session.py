@@ -199,10 +199,10 @@ def test_the_sandboxes_are_replaced_if_the_run_continues_at_the_spend_cap(
 
 
 def test_what_the_server_in_a_sandbox_refused_comes_before_how_the_sandbox_ended() -> None:
-    log = "evolverpc serve: warning: no version\nevolverpc serve: trian.jsonl: no such file; did you mean train.jsonl?"
+    log = "evolverpc serve: warning: no version\nevolverpc serve: trian.jsonl: no such file in /work"
     error = SandboxNotReady(
         "sandbox c1 did not become ready (main): ended before it was ready: 2", stage="main", log_tail=log
     )
     lines = str(SessionNotStarted(error, must_publish=False)).splitlines()
-    assert lines[0] == "trian.jsonl: no such file; did you mean train.jsonl?"
+    assert lines[0] == "trian.jsonl: no such file in /work"
     assert lines[1].startswith("no sandbox could be started: sandbox c1 did not become ready")

@@ -77,12 +77,12 @@ def test_defaults_that_gepa_shares_are_gepas_own() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("max_metric_cals = 50", r"run\.toml:3: .*`max_metric_cals`.*`max_metric_calls`"),
+        ("max_metric_cals = 50", r"run\.toml: .*`max_metric_cals`.*`max_metric_calls`"),
         ('run_dir = "x"', "pickled"),
         ('token = "x"', "token_file"),
-        ('seed = "many"', r"run\.toml:3: `seed`: must be a valid integer"),
-        ("trainset = []", r"run\.toml:3: `trainset`: .*at least 1 item"),
-        ("trainset = [{ x = 1 }, { x = [nan] }]", r"run\.toml:3: `trainset`: .*row 1 cannot be written as JSON"),
+        ('seed = "many"', r"`seed` \(.*run\.toml\): must be a valid integer"),
+        ("trainset = []", r"`trainset` \(.*run\.toml\): .*at least 1 item"),
+        ("trainset = [{ x = 1 }, { x = [nan] }]", r"`trainset` \(.*run\.toml\): .*row 1 cannot be written as JSON"),
     ],
 )
 def test_a_line_of_a_file_that_cannot_be_is_named_with_the_reason(tmp_path: Path, line: str, message: str) -> None:
@@ -113,7 +113,7 @@ def test_a_score_that_cannot_be_compared_is_refused_wherever_it_is_given(
     ):
         expected = rf"must be {rule} \(given: .+\)$"
         assert re.search(f"^`{name}`: {expected}", fault(**{name: text}))
-        with pytest.raises(SettingsError, match=rf"run\.toml:3: `{name}`: {expected}"):
+        with pytest.raises(SettingsError, match=rf"`{name}` \(.*run\.toml\): {expected}"):
             load(written(tmp_path, f'url = "{URL}"\nmax_metric_calls = 5\n{name} = {text}\n'), {})
         monkeypatch.setenv(variable, text)
         with pytest.raises(SettingsError, match=f"^`{variable}`: {expected}"):
@@ -299,7 +299,7 @@ def test_recorded_settings_of_another_version_are_named() -> None:
     recorded = load(None, {"url": URL, "max_metric_calls": 5}).recorded()
     with pytest.raises(SettingsError, match="other_thing, wonder"):
         from_record({**recorded, "wonder": 1, "other_thing": 2}, {})
-    with pytest.raises(SettingsError, match="the run's record: `seed`: "):
+    with pytest.raises(SettingsError, match="`seed` \\(the run's record\\): "):
         from_record({**recorded, "seed": "first"}, {})
     with pytest.raises(SettingsError, match="`patience`"):
         from_record(recorded, {"patience": 0})

@@ -69,7 +69,7 @@ async def test_only_a_server_that_reads_untyped_rows_gets_their_mark(server, off
         answer = await client.evaluate(SEED, [row, typed], capture_traces=True)
         eval_batch = {"batch": [row, typed], "results": answer["results"]}
         params = {"candidate": SEED, "eval_batch": eval_batch, "components_to_update": ["style"]}
-        await client.make_reflective_dataset(params)
+        await client.call("make_reflective_dataset", params)
     received = [params["batch"] for params in server.called("evaluate")]
     received += [params["eval_batch"]["batch"] for params in server.called("make_reflective_dataset")]
     assert [["untyped" in each for each in batch] for batch in received] == [[bool(offered), False]] * 2

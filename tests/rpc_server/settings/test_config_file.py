@@ -70,8 +70,7 @@ def test_flags_override_the_file_and_their_paths_start_where_they_are_typed(tmp_
 )
 def test_a_value_of_the_wrong_kind_names_key_and_file(tmp_path: Path, text: str, key: str) -> None:
     message = wrong(tmp_path, text if key == "command" else f'program = "a"\n{text}')
-    line = 1 if key == "command" else 2
-    assert f"{tmp_path / 'gepa.toml'}:{line}: `{key}`" in message
+    assert f"`{key}` ({tmp_path / 'gepa.toml'})" in message
 
 
 def test_an_infinite_deadline_is_none_and_nothing_else_is_endless(tmp_path: Path) -> None:

@@ -270,15 +270,13 @@ async def test_closing_the_session_closes_both_ends_of_a_running_tunnel(opened: 
             await connect(one, "127.0.0.1:1")
 
 
-async def test_a_tunnel_in_use_stays_and_one_that_is_idle_or_one_too_many_ends(
+async def test_a_tunnel_in_use_stays_and_one_that_is_idle_ends(
     opened: Opens, echo: Echo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connect_proxy, "IDLE_S", 0.5)
-    monkeypatch.setattr(connect_proxy, "TUNNELS", 1)
     async with opened() as gateway:
         one = await sandbox(gateway, Allow((), LOOPBACK))
         used = await connect(one, f"127.0.0.1:{echo.port}")
-        assert await status(one, f"127.0.0.1:{echo.port}") == 429
         for _ in range(8):
             used.writer.write(b"x")
             assert await used.reader.read(1) == b"x"
