@@ -5,7 +5,7 @@ import inspect
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -25,6 +25,7 @@ from gepa_client.journal.entries import ITS_ID, SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.store import default_store, find_run, open_store
 from gepa_client.run.output_folder import new_run_id
+from gepa_client.run.supervisor import launched_ahead
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import ROW_SETTINGS, RunConfig
 from gepa_client.settings.shell_arguments import GivenArguments
@@ -125,9 +126,10 @@ def optimize(
             raise SettingsError("`propose` and `reflection_lm` both propose new texts: leave one of them out")
         if resume is None:
             load(None, {**given, "url": [NO_SERVER_YET]})  # a mistake is found before the program starts
-        with served(program, own, propose, held) as endpoint:
+        with ExitStack() as stack:
+            endpoint = stack.enter_context(served(program, own, propose, held))
             given |= {"url": [endpoint.url], "token_file": endpoint.token_file}
-            run = _start(given) if resume is None else _continue(given, resume)
+            run = _start(given, stack) if resume is None else _continue(given, resume)
             ended = (run if is_named(program) else replace(run, if_blocked=IF_BLOCKED)).run()
     except (SettingsError, ClientError, RpcError, OSError) as error:
         raise OptimizeError(summary(error)) from None
@@ -192,12 +194,13 @@ def _a(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-def _start(given: Mapping[str, Any]) -> ForegroundRun:
-    """Check the program on a few rows, and create the run."""
+def _start(given: Mapping[str, Any], stack: ExitStack) -> ForegroundRun:
+    """Check the program on a few rows, and create the run, whose process is on `stack`."""
     settings = load(None, given)
     preflight(settings)
     where, run_id = default_store(settings.store), new_run_id(settings.name)
     open_store(where).close()
+    launch = stack.enter_context(launched_ahead(settings))
     if settings.check != "off":
         faults: list[str] = []
         status = run_check(settings, _Call((), None, given), json_output=False, brief=True, on_failure=faults.append)
@@ -206,7 +209,7 @@ def _start(given: Mapping[str, Any]) -> ForegroundRun:
         if status != 0:
             raise OptimizeError("\n".join(faults))
     output = create_run(settings, where, run_id, _resumed_by(ITS_ID))
-    return _foreground(settings, where, run_id, output)
+    return _foreground(settings, where, run_id, output, launch=launch)
 
 
 def _continue(given: Mapping[str, Any], resume: str) -> ForegroundRun:

@@ -3,11 +3,15 @@
 Started as `python -P -m gepa_client.run.driver_main` with `PYTHONHASHSEED=0`: GEPA's merge iterates over sets of names,
 so a run repeats exactly only under a fixed hash seed. The first line of stdin is a `DriverJob` as JSON; further lines
 are `gepa_client.run.control_messages`. The end of stdin, which also follows the parent's death, stops the run.
+
+With the number of a socket as argument it was started ahead of its job, which may call a model: it loads what it will
+need, and takes the descriptors of its log, and of the terminal if there is one, from that socket.
 """
 
 import gc
 import os
 import signal
+import socket
 import sys
 import threading
 from types import FrameType
@@ -37,7 +41,13 @@ def main() -> None:
     from gepa_client.run.output_folder import EVENTS
     from gepa_client.run.run_errors import finished_by
 
+    terminal = None
+    if sys.argv[1:]:
+        preload()
+        terminal = _taken(int(sys.argv[1]))
     job = DriverJob.model_validate_json(sys.stdin.readline())
+    if terminal is not None:
+        job = job.model_copy(update={"terminal": terminal})
     if "reflection_lm" in job.config:
         preload()
     gc.freeze()  # collecting the objects of the imports again and again would slow every example
@@ -54,6 +64,19 @@ def main() -> None:
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         writer.close()
+
+
+def _taken(number: int) -> int | None:
+    """Take the log from a socket, for what is printed from now on; return the descriptor of the terminal, if given."""
+    with socket.socket(fileno=number) as channel:
+        _, descriptors, _, _ = socket.recv_fds(channel, 1, 2)
+    if not descriptors:
+        sys.exit(0)  # there will be no job
+    log, *terminal = descriptors
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(log, stream.fileno())
+    os.close(log)
+    return next(iter(terminal), None)
 
 
 class _StopHandler:

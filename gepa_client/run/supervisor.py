@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import queue
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from evolverpc_common.display_text import plain
 from gepa_client.journal.run_events import Event, from_json
 from gepa_client.run.control_messages import ControlMessage, DriverJob, StopMessage
+from gepa_client.settings.run_config import RunConfig
 
 HASH_SEED = "0"
 TAIL_BYTES = 8192
@@ -63,18 +65,55 @@ LaunchDriver = Callable[[str, IO[bytes], Sequence[int]], LaunchedDriver]
 """Launches `DRIVER` with a hash seed; it appends what it prints to the file and inherits the descriptors."""
 
 
-def launch_here(hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
-    """Launch the driver as an ordinary process with this process's environment."""
+def launch_here(hash_seed: str, printed: IO[bytes] | int, inherited: Sequence[int], *arguments: str) -> LaunchedDriver:
+    """Launch the driver as an ordinary process with this process's environment. `printed`: as `stderr` of `Popen`."""
     process: LaunchedDriver = subprocess.Popen(  # noqa: S603  our own command
-        DRIVER,
+        [*DRIVER, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=log,
+        stderr=printed,
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         start_new_session=True,
         pass_fds=inherited,
     )
     return process
+
+
+@contextlib.contextmanager
+def launched_ahead(config: RunConfig) -> Iterator[LaunchDriver]:
+    """Launch the driver process of a run that may follow in the block, if that calls a model: loading takes seconds.
+
+    Yield what hands it over, as `launch_here` does for a process that it launches then. It is killed if it is not used.
+    """
+    if config.reflection_lm is None:
+        yield launch_here
+        return
+    ours, its = socket.socketpair()
+    with ours:
+        with its:
+            process = launch_here(HASH_SEED, subprocess.DEVNULL, [its.fileno()], str(its.fileno()))
+        is_taken = False
+
+        def take(hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
+            nonlocal is_taken
+            if hash_seed != HASH_SEED:
+                return launch_here(hash_seed, log, inherited)
+            try:
+                socket.send_fds(ours, [b"1"], [log.fileno(), *inherited])
+            except OSError:  # it has ended: another one does too, and its log has why
+                return launch_here(hash_seed, log, inherited)
+            is_taken = True
+            return process
+
+        try:
+            yield take
+        finally:
+            if not is_taken:
+                process.kill()
+                process.wait()
+                for pipe in (process.stdin, process.stdout):
+                    assert pipe is not None  # noqa: S101  they are pipes
+                    pipe.close()
 
 
 class DriverProcess:

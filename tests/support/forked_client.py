@@ -45,6 +45,8 @@ HASH_SEED = "0"
 MESSAGE_BYTES = 1 << 18
 MOST_STREAMS = 4
 """The standard streams and one of events."""
+ITS_SOCKET = 3
+"""The descriptor of a driver that is launched ahead."""
 COMMAND = "gepa_client"
 SERVER = "rpc_server"
 SCRIPT = "-c"
@@ -363,7 +365,7 @@ def _become(request: list[Any], streams: list[int], address: str) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         match module:
             case "gepa_client.run.driver_main":
-                status = _driver()
+                status = _driver(arguments)
             case "gepa_client":
                 status = _command(folder, arguments, address)
             case "rpc_server":
@@ -374,11 +376,11 @@ def _become(request: list[Any], streams: list[int], address: str) -> None:
         os._exit(status)
 
 
-def _driver() -> int:
-    """Be what `python -P -m gepa_client.run.driver_main` is."""
+def _driver(arguments: list[str]) -> int:
+    """Be what `python -P -m gepa_client.run.driver_main ARGUMENTS` is."""
     from gepa_client.run import driver_main
 
-    sys.argv = [driver_main.__file__]
+    sys.argv = [driver_main.__file__, *arguments]
     try:
         return driver_main.main()
     except BaseException:  # noqa: BLE001  as the interpreter does
@@ -442,21 +444,23 @@ def _forking_subprocess(address: str) -> SimpleNamespace:
     return forking
 
 
-def _forked_driver(address: str, command: Sequence[str], **options: Any) -> Any:
+def _forked_driver(address: str, command: list[str], **options: Any) -> Any:
     """The optimizer's process as a fork, in place of `subprocess.Popen`."""
-    if (*command[1:],) != ("-P", "-m", DRIVER) or options["env"]["PYTHONHASHSEED"] != HASH_SEED:
+    if command[1:4] != ["-P", "-m", DRIVER] or options["env"]["PYTHONHASHSEED"] != HASH_SEED:
         return subprocess.Popen(command, **options)
     stdin, to_stdin = os.pipe()
     from_stdout, stdout = os.pipe()
-    forked = ForkedProcess(
-        address,
-        DRIVER,
-        (),
-        folder=str(Path.cwd()),
-        environment=options["env"],
-        streams=(stdin, stdout, options["stderr"].fileno()),
-        session=True,
-    )
+    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123  a descriptor is needed
+        log = nowhere if options["stderr"] == subprocess.DEVNULL else options["stderr"]
+        forked = ForkedProcess(
+            address,
+            DRIVER,
+            (str(ITS_SOCKET),) if command[4:] else (),
+            folder=str(Path.cwd()),
+            environment=options["env"],
+            streams=(stdin, stdout, log.fileno(), *(options["pass_fds"] if command[4:] else ())),
+            session=True,
+        )
     os.close(stdin)
     os.close(stdout)
     forked.stdin, forked.stdout = os.fdopen(to_stdin, "wb"), os.fdopen(from_stdout, "rb")

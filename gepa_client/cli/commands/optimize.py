@@ -16,6 +16,7 @@ from gepa_client.foreground.program_check import run_check
 from gepa_client.journal.entries import ITS_ID
 from gepa_client.journal.store import default_store, open_store
 from gepa_client.run.output_folder import new_run_id
+from gepa_client.run.supervisor import LaunchDriver, launched_ahead
 from gepa_client.sandboxing.session_interface import NoSandboxes
 from gepa_client.settings.loading import load
 from gepa_client.settings.shell_arguments import GivenArguments
@@ -41,13 +42,17 @@ def optimize(
         refuse(summary(error))
     typed = GivenArguments(tuple(url or ()), config, given)
     run_id = new_run_id(settings.name)
-    with sandboxed(settings, run_id, typed.command("optimize"), quiet=json_events) as sandboxes:
-        status = _go(sandboxes, run_id, typed, watch, json_events, EventStream(events_fd), console)
+    with (
+        launched_ahead(settings) as launch,
+        sandboxed(settings, run_id, typed.command("optimize"), quiet=json_events) as sandboxes,
+    ):
+        status = _go(sandboxes, launch, run_id, typed, watch, json_events, EventStream(events_fd), console)
     raise typer.Exit(status)
 
 
 def _go(
     sandboxes: NoSandboxes,
+    launch: LaunchDriver,
     run_id: str,
     typed: GivenArguments,
     watch: bool,
@@ -91,6 +96,7 @@ def _go(
         stream=stream,
         console=console,
         sandboxes=sandboxes,
+        launch=launch,
     )
     with page_shown(run_id, where, wanted=watch, quiet=json_events):
         return running.run().exit_status
