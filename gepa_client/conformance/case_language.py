@@ -2,8 +2,6 @@
 
 import json
 import re
-import shlex
-import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,9 +9,6 @@ ABSENT: Any = object()
 """Stands for a key that an object does not have."""
 
 SHOWN_CHARACTERS = 160
-
-MAX_INLINE_BYTES = 4000
-"""A body that is longer, or no text, is written to a file, which the line of a shell names."""
 
 PLACE = re.compile(r"\$\{([a-z_][^{}]*)\}")
 
@@ -251,13 +246,6 @@ def render(node: Any, scope: Mapping[str, Any]) -> Any:
 def as_json(value: Any) -> bytes:
     """Return the value as JSON in UTF-8; a lone surrogate of a server's text, which has none, as its escape."""
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")
-
-
-def in_file(content: bytes) -> str:
-    """Write a temporary file, which stays; return its path as a word of a shell."""
-    with tempfile.NamedTemporaryFile(prefix="evolverpc-conformance-", suffix=".json", delete=False) as file:
-        file.write(content)
-    return shlex.quote(file.name)
 
 
 def as_bytes(rendered: Any) -> bytes:

@@ -66,14 +66,13 @@ class HttpOverrides(CaseModel):
 
 
 class CaseStep(CaseModel):
-    """One thing done in a check; exactly one of `call`, `send`, `raw`, `parallel`, `compare` and `end`.
+    """One thing done in a check; exactly one of `call`, `send`, `raw`, `parallel` and `compare`.
 
     `call`: a request for this method with `params` and a fresh id. `send`: this JSON as the body. `raw`: this text, or
     list of texts and generators, as the body. `parallel`: steps at the same time. `compare`: a value held `with` a
-    matcher. `end`: start the program once more, over stdio, and end it so; it must exit within
-    `expect.elapsed.at_most`. `times`: this step so many times at once. `after_s`: wait before it.
-    `disconnect_after_s`: close the connection then, expecting nothing. `save`: name -> path in the answer (`elapsed`
-    for the seconds it took). Without `expect`, a request must have a result.
+    matcher. `times`: this step so many times at once. `after_s`: wait before it. `disconnect_after_s`: close the
+    connection then, expecting nothing. `save`: name -> path in the answer (`elapsed` for the seconds it took). Without
+    `expect`, a request must have a result.
     """
 
     call: str | None = None
@@ -83,7 +82,6 @@ class CaseStep(CaseModel):
     parallel: "list[CaseStep] | None" = None
     compare: Any = None
     with_: Matcher = Field(default=None, alias="with")
-    end: Literal["input", "sigterm"] | None = None
     times: int = 1
     after_s: float | dict[str, Any] = 0.0
     http: HttpOverrides = HttpOverrides()
@@ -93,7 +91,7 @@ class CaseStep(CaseModel):
 
     @property
     def kind(self) -> str:
-        """Which of the six kinds of step this is."""
+        """Which of the five kinds of step this is."""
         return next(iter(self.model_fields_set & KINDS))
 
     @model_validator(mode="after")
@@ -103,7 +101,7 @@ class CaseStep(CaseModel):
         return self
 
 
-KINDS = frozenset({"call", "send", "raw", "parallel", "compare", "end"})
+KINDS = frozenset({"call", "send", "raw", "parallel", "compare"})
 
 CORE = "core"
 """What every endpoint must do; the other parts of the contract are the capabilities."""
@@ -124,7 +122,7 @@ class LimitBounds(CaseModel):
         return ""
 
 
-Over = Literal["http", "stdio", "any"]
+Over = Literal["http", "any"]
 
 
 class Check(CaseModel):
@@ -133,7 +131,8 @@ class Check(CaseModel):
     `requires`, `lacks`: capabilities that must, must not, be advertised for the check to apply. `when`: matchers by
     path in the answer of `discover`, without which the check does not apply. `needs`, by limit, `program` (that must be
     served) and `needs_token` (the runner must hold one): without these the check applies, and nothing is verified.
-    `over`: how the endpoint must be reached. `section`: of `docs/protocol.md`. `timeout_s`: seconds for all of it.
+    `over`: `http` for what the server before a program over stdio sees to. `section`: of `docs/protocol.md`.
+    `timeout_s`: seconds for all of it.
     """
 
     id: Annotated[str, Field(pattern=r"^[a-z_]+(\.[a-z0-9_]+)+$")]

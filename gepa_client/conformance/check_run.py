@@ -20,12 +20,10 @@ from gepa_client.conformance.case_language import (
 )
 from gepa_client.conformance.cases import CaseStep, Check, ErrorExpectation, Expectation
 from gepa_client.conformance.raw_transport import NoAnswer, NotConnected, RawAnswer, RawRequest, RawTransport
-from gepa_client.conformance.stdio_transport import StdioTransport
 from protocol import METHODS, JsonValue, Pending
 from protocol.base import ErrorResponse, SuccessResponse
 
 STEP_TIMEOUT_S = 45.0
-EXIT_S = 5.0
 HTTP_OK = 200
 SILENT = frozenset({200, 202, 204})
 INVALID = frozenset({-32700, -32600})
@@ -73,7 +71,7 @@ class CheckRun:
     `last_request`: None before the first. `answered`: whether any was answered.
     """
 
-    def __init__(self, transport: RawTransport | StdioTransport, discovery: JsonValue) -> None:
+    def __init__(self, transport: RawTransport, discovery: JsonValue) -> None:
         self.last_request: RawRequest | None = None
         self.answered = False
         self.at = 0
@@ -123,20 +121,8 @@ class CheckRun:
             await _together([self._step(inner) for inner in step.parallel])
         elif step.kind == "compare":
             _insist(mismatches(render(step.compare, scope), render(step.with_, scope)))
-        elif step.end is not None:
-            await self._end(step)
         else:
             await self._exchange(step, scope)
-
-    async def _end(self, step: CaseStep) -> None:
-        if not isinstance(self._transport, StdioTransport):
-            raise TypeError("only a program that was started here can be ended")
-        within_s = step.expect.elapsed.at_most if step.expect and step.expect.elapsed.at_most else EXIT_S
-        how = "the end of its input" if step.end == "input" else "SIGTERM"
-        try:
-            await self._transport.end_another(step.end or "input", within_s=within_s)
-        except NoAnswer as running:
-            raise CheckFailed(Mismatch("", f"its exit within {within_s:g} s of {how}", str(running))) from running
 
     async def _exchange(self, step: CaseStep, scope: dict[str, Any]) -> None:
         message, request = self._request(step, scope)
