@@ -3,7 +3,7 @@
 import math
 import re
 
-from gepa_client.cli.model_server import Answer, Conversation, ToolCall
+from model_server import Answer, Conversation, ToolCall
 
 COMPANIES = ("Facebook", "Apple", "Amazon", "Netflix", "Google")
 FOUND = "The headcounts are: "

@@ -3,7 +3,7 @@
 import json
 import re
 
-from gepa_client.cli.model_server import Answer, Conversation, ToolCall
+from model_server import Answer, Conversation, ToolCall
 
 PLACE = re.compile(r" in ([\w ]+?)(?: now)?[.?]")
 AIRPORTS = {"SFO": "San Francisco", "LHR": "London", "JFK": "New York", "NRT": "Tokyo", "CDG": "Paris", "FCO": "Rome"}

@@ -4,7 +4,7 @@ import datetime
 import json
 import re
 
-from gepa_client.cli.model_server import Answer, Conversation, ToolCall
+from model_server import Answer, Conversation, ToolCall
 
 FLIGHT = re.compile(
     r"Flight (?P<number>\S+)\n- Price: \$(?P<price>\d+)(?P<star>\*?)\n- From: .*\((?P<origin>\w+)\)\n"
