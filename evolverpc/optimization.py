@@ -16,11 +16,10 @@ from evolverpc.result import Result, result_of
 from evolverpc.settings_types import OptimizeSettings
 from evolverpc_common.exact_values import InexactValueError, packed
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.check.preflight import preflight
 from gepa_client.errors import ClientError, summary
-from gepa_client.foreground.continued_run import continued, output_again, settings_again
-from gepa_client.foreground.foreground_run import ForegroundRun, create_run
-from gepa_client.foreground.program_check import run_check
+from gepa_client.foreground.continued_run import output_again, settings_again
+from gepa_client.foreground.foreground_run import ForegroundRun
+from gepa_client.foreground.new_run import checked_run
 from gepa_client.journal.entries import ITS_ID, SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.store import default_store, find_run, open_store
@@ -130,7 +129,7 @@ def optimize(
             endpoint = stack.enter_context(served(program, own, propose, held))
             given |= {"url": [endpoint.url], "token_file": endpoint.token_file}
             run = _start(given, stack) if resume is None else _continue(given, resume)
-            ended = (run if is_named(program) else replace(run, if_blocked=IF_BLOCKED)).run()
+            ended = (run if is_named(program) else replace(run, if_blocked=IF_BLOCKED)).drive()
     except (SettingsError, ClientError, RpcError, OSError) as error:
         raise OptimizeError(summary(error)) from None
     return _result(ended)
@@ -196,20 +195,15 @@ def _a(value: object) -> str:
 
 def _start(given: Mapping[str, Any], stack: ExitStack) -> ForegroundRun:
     """Check the program on a few rows, and create the run, whose process is on `stack`."""
-    settings = load(None, given)
-    preflight(settings)
-    where, run_id = default_store(settings.store), new_run_id(settings.name)
-    open_store(where).close()
+    settings, faults = load(None, given), list[str]()
     launch = stack.enter_context(launched_ahead(settings))
-    if settings.check != "off":
-        faults: list[str] = []
-        status = run_check(settings, _Call((), None, given), json_output=False, brief=True, on_failure=faults.append)
-        if status == STOPPED:
-            raise KeyboardInterrupt("the check of a few rows was stopped by hand, so no run was started")
-        if status != 0:
-            raise OptimizeError("\n".join(faults))
-    output = create_run(settings, where, run_id, _resumed_by(ITS_ID))
-    return _foreground(settings, where, run_id, output, launch=launch)
+    typed = _Call((), None, given)
+    run = checked_run(settings, new_run_id(settings.name), typed, _resumed_by(ITS_ID), on_failure=faults.append)
+    if run == STOPPED:
+        raise KeyboardInterrupt("the check of a few rows was stopped by hand, so no run was started")
+    if isinstance(run, int):
+        raise OptimizeError("\n".join(faults))
+    return _foreground(settings, default_store(settings.store), run, Path(run.output or ""), launch=launch)
 
 
 def _continue(given: Mapping[str, Any], resume: str) -> ForegroundRun:
@@ -224,20 +218,20 @@ def _continue(given: Mapping[str, Any], resume: str) -> ForegroundRun:
     for name in ROW_SETTINGS:
         if getattr(settings, name) == name and given[name] is None:
             raise SettingsError(f"{name}: the rows of the run are objects of your script: give them again")
-    return _foreground(settings, where, found.id, output_again(found), **continued(found))
+    return _foreground(settings, where, found, output_again(found))
 
 
-def _foreground(settings: RunConfig, store: str, run_id: str, output: Path, **more: Any) -> ForegroundRun:
+def _foreground(settings: RunConfig, store: str, run: StoredRun, output: Path, **more: Any) -> ForegroundRun:
     return ForegroundRun(
         settings=settings,
         store=store,
         store_typed=settings.store,
-        run_id=run_id,
+        run=run,
         output=output,
         json_events=False,
         console=make_console(),
         display=notebook.NotebookDisplay() if notebook.in_notebook() else None,
-        resumed_by=_resumed_by(run_id),
+        resumed_by=_resumed_by(run.id),
         **more,
     )
 
