@@ -122,23 +122,13 @@ def _unordered(actual: Any, matchers: list[Any], path: str) -> list[Mismatch]:
         return [Mismatch(path, "an array", shown(actual))]
     if len(actual) != len(matchers):
         return [_length_mismatch(path, matchers, actual)]
-    fitting = [[at for at, item in enumerate(actual) if not mismatches(item, matcher)] for matcher in matchers]
-    taken: dict[int, int] = {}
-    for number, matcher in enumerate(matchers):
-        if not _place(number, fitting, taken, set()):
+    left = list(actual)
+    for matcher in matchers:
+        at = next((at for at, item in enumerate(left) if not mismatches(item, matcher)), None)
+        if at is None:
             return [Mismatch(path, f"an item {shown(matcher)}", shown(actual))]
+        del left[at]
     return []
-
-
-def _place(number: int, fitting: list[list[int]], taken: dict[int, int], tried: set[int]) -> bool:
-    """Find an item for matcher `number`, moving earlier ones if that makes room (bipartite matching)."""
-    for at in fitting[number]:
-        if at not in tried:
-            tried.add(at)
-            if at not in taken or _place(taken[at], fitting, taken, tried):
-                taken[at] = number
-                return True
-    return False
 
 
 def _one_of(actual: Any, matchers: list[Any], path: str) -> list[Mismatch]:

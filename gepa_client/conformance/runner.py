@@ -1,6 +1,7 @@
 """Run checks against one endpoint, one after the other, each within a time limit, and collect their outcomes."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -204,8 +205,9 @@ def what_is_missing(check: Check, discovery: JsonValue, *, has_token: bool) -> s
         return f"needs the {check.program} program; this endpoint serves {served}"
     if check.needs_token and not has_token:
         return "needs a token to vary, and none was given"
-    for name, bounds in check.needs.items():
+    for name, matcher in check.needs.items():
         stated = discovery["limits"].get(name)
-        if unmet := bounds.unmet(stated):
-            return f"needs `{name}` {unmet}; this endpoint states {'none' if stated is None else f'{stated:g}'}"
+        if unmet := mismatches(math.inf if stated is None else stated, matcher):
+            states = "none" if stated is None else f"{stated:g}"
+            return f"needs `{name}` of {unmet[0].expected}; this endpoint states {states}"
     return None
