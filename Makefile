@@ -47,7 +47,7 @@ help:
 	@echo "make docs         the documentation as a site, in site/"
 	@echo "make faults       30 rounds of every accident: killed processes, bad networks, full disks, jumping clocks"
 	@echo "                  (ARGS='-k mongodb' runs some; FAULT_ROUNDS=5 makes it short)"
-	@echo "make conformance  the conformance suite against four servers and a program"
+	@echo "make conformance  the conformance suite against four servers"
 	@echo "make bench        the benchmarks (20 minutes); each ends with a line of JSON; rewrites docs/benchmarks.md"
 	@echo "                  (ARGS=long_tail runs one of them)"
 	@echo "make setup        install everything for development, run nothing"

@@ -16,11 +16,10 @@ from evolverpc.result import Result, result_of
 from evolverpc.settings_types import OptimizeSettings
 from evolverpc_common.exact_values import InexactValueError, packed
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.check.preflight import preflight
 from gepa_client.errors import ClientError, summary
-from gepa_client.foreground.continued_run import continued, output_again, settings_again
-from gepa_client.foreground.foreground_run import ForegroundRun, create_run
-from gepa_client.foreground.program_check import run_check
+from gepa_client.foreground.continued_run import output_again, settings_again
+from gepa_client.foreground.foreground_run import ForegroundRun
+from gepa_client.foreground.new_run import checked_run
 from gepa_client.journal.entries import ITS_ID, SEARCH, StoredRun
 from gepa_client.journal.history import end_of
 from gepa_client.journal.store import default_store, find_run, open_store
@@ -40,8 +39,6 @@ WORKER = "_evolverpc_worker"
 """The module by which a process of a program is known: that of `rpc_server/worker/bootstrap.py`."""
 
 OWN = ("program", "propose", "resume")
-NAMES_OF_CHECK = {"no_check": "off", "ignore_findings": "warn"}
-"""Other names of the setting `check`, and the value that each stands for; the first of several counts."""
 
 NO_SERVER_YET = "http://127.0.0.1:1"
 """Takes the place of the server while the settings are checked."""
@@ -106,9 +103,6 @@ def optimize(
         _check_names(settings)
         own: dict[str, Any] = {name: value for name, value in settings.items() if name in SERVER}
         given = {name: _value(name, value) for name, value in settings.items() if name in KEYWORDS and name not in own}
-        for name, value in NAMES_OF_CHECK.items():
-            if settings.get(name):
-                given.setdefault("check", value)
         given_rows = dict(zip(ROW_SETTINGS, (trainset, valset, testset), strict=True))
         held = held_rows(given_rows) if is_dspy(program) else {}
         given |= {name: name if name in held else _rows(name, value) for name, value in given_rows.items()}
@@ -130,7 +124,7 @@ def optimize(
             endpoint = stack.enter_context(served(program, own, propose, held))
             given |= {"url": [endpoint.url], "token_file": endpoint.token_file}
             run = _start(given, stack) if resume is None else _continue(given, resume)
-            ended = (run if is_named(program) else replace(run, if_blocked=IF_BLOCKED)).run()
+            ended = (run if is_named(program) else replace(run, if_blocked=IF_BLOCKED)).drive()
     except (SettingsError, ClientError, RpcError, OSError) as error:
         raise OptimizeError(summary(error)) from None
     return _result(ended)
@@ -149,7 +143,7 @@ def _check_program(program: object) -> None:
 
 def _check_names(settings: Iterable[str]) -> None:
     """Raise `SettingsError` for arguments that are no settings, each with the nearest one."""
-    known = {*KEYWORDS, *SERVER, *NAMES_OF_CHECK}
+    known = {*KEYWORDS, *SERVER}
     for name in settings:
         if name in NOT_OF_RUN:
             why = "its result has a `verdict`" if name == "require" else "it serves the program itself"
@@ -196,20 +190,15 @@ def _a(value: object) -> str:
 
 def _start(given: Mapping[str, Any], stack: ExitStack) -> ForegroundRun:
     """Check the program on a few rows, and create the run, whose process is on `stack`."""
-    settings = load(None, given)
-    preflight(settings)
-    where, run_id = default_store(settings.store), new_run_id(settings.name)
-    open_store(where).close()
+    settings, faults = load(None, given), list[str]()
     launch = stack.enter_context(launched_ahead(settings))
-    if settings.check != "off":
-        faults: list[str] = []
-        status = run_check(settings, _Call((), None, given), json_output=False, brief=True, on_failure=faults.append)
-        if status == STOPPED:
-            raise KeyboardInterrupt("the check of a few rows was stopped by hand, so no run was started")
-        if status != 0:
-            raise OptimizeError("\n".join(faults))
-    output = create_run(settings, where, run_id, _resumed_by(ITS_ID))
-    return _foreground(settings, where, run_id, output, launch=launch)
+    typed = _Call((), None, given)
+    run = checked_run(settings, new_run_id(settings.name), typed, _resumed_by(ITS_ID), on_failure=faults.append)
+    if run == STOPPED:
+        raise KeyboardInterrupt("the check of a few rows was stopped by hand, so no run was started")
+    if isinstance(run, int):
+        raise OptimizeError("\n".join(faults))
+    return _foreground(settings, default_store(settings.store), run, Path(run.output or ""), launch=launch)
 
 
 def _continue(given: Mapping[str, Any], resume: str) -> ForegroundRun:
@@ -219,25 +208,25 @@ def _continue(given: Mapping[str, Any], resume: str) -> ForegroundRun:
         raise SettingsError(f"no store at {where}: no run was started there; name another with `store`")
     with closing(open_store(where)) as kept:
         found: StoredRun = find_run(kept, resume)
-        end, before = end_of(kept, found.id, SEARCH), continued(kept, found)
+        end, seen = end_of(kept, found.id, SEARCH), len(kept.requests(found.id))
     settings = settings_again(found, given, None, end)
     for name in ROW_SETTINGS:
         if getattr(settings, name) == name and given[name] is None:
             raise SettingsError(f"{name}: the rows of the run are objects of your script: give them again")
-    return _foreground(settings, where, found.id, output_again(found), **before)
+    return _foreground(settings, where, found, output_again(found), seen_requests=seen)
 
 
-def _foreground(settings: RunConfig, store: str, run_id: str, output: Path, **more: Any) -> ForegroundRun:
+def _foreground(settings: RunConfig, store: str, run: StoredRun, output: Path, **more: Any) -> ForegroundRun:
     return ForegroundRun(
         settings=settings,
         store=store,
         store_typed=settings.store,
-        run_id=run_id,
+        run=run,
         output=output,
         json_events=False,
         console=make_console(),
         display=notebook.NotebookDisplay() if notebook.in_notebook() else None,
-        resumed_by=_resumed_by(run_id),
+        resumed_by=_resumed_by(run.id),
         **more,
     )
 

@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from evolverpc_common.installation import stated_version
 
@@ -17,14 +16,12 @@ def application(
     commands: Mapping[str, str],
     add: Callable[[typer.Typer, str, str], None],
     named: str | None,
-    cls: type[TyperGroup] = TyperGroup,
 ) -> typer.Typer:
     """Build an application: `add` adds the command `named` with its code and flags, the others have a line of help.
 
     `commands`: name -> summary.
     """
     app = typer.Typer(
-        cls=cls,
         help=help_text,
         no_args_is_help=True,
         add_completion=False,

@@ -1,11 +1,10 @@
 """Runs the conformance cases against the servers this project ships; ends with `N passed, 0 failed`.
 
-`python scripts/conformance.py [NAME ...]`, names as in `SERVERS` and `PROGRAMS`. The TypeScript package must be built.
+`python scripts/conformance.py [NAME ...]`, names as in `SERVERS`. The TypeScript package must be built.
 """
 
 import asyncio
 import json
-import shlex
 import shutil
 import subprocess
 import sys
@@ -28,9 +27,6 @@ SERVERS = {
     "typescript": ["node", NODE_PROGRAM],
     "gepa-server-trees": [GEPA_SERVER, "--conformance", "--trees", "--program", "conformance.py"],
 }
-
-PROGRAMS = {"typescript-stdio": ["node", NODE_PROGRAM, "--stdio"]}
-"""Checked over stdio, without a server before them."""
 
 IN_A_REPOSITORY = "gepa-server-trees"
 """Runs in a git repository that holds the conformance program as `conformance.py`."""
@@ -65,7 +61,7 @@ def _rows(folder: Path, split: str) -> str:
 
 def missing(name: str) -> str | None:
     """Return what this server needs and this machine does not have; None where it can be started."""
-    if "node" in (SERVERS | PROGRAMS)[name]:
+    if "node" in SERVERS[name]:
         if shutil.which("node") is None:
             return "node is not installed"
         if not Path(NODE_PROGRAM).is_file():
@@ -79,14 +75,10 @@ def _print_outcome(outcome: CheckOutcome) -> None:
 
 
 def _run(name: str) -> ConformanceReport:
-    """Check a server or a program. Raises `ServerFailed`."""
-    print(f"{name}: {' '.join((SERVERS | PROGRAMS)[name])}", flush=True)
-    if name in PROGRAMS:
-        command = shlex.join(PROGRAMS[name])
-        report = asyncio.run(run_conformance(command, over="stdio", on_outcome=_print_outcome))
-    else:
-        with running(name) as endpoint:
-            report = asyncio.run(run_conformance(endpoint.url, endpoint.token, on_outcome=_print_outcome))
+    """Check a server. Raises `ServerFailed`."""
+    print(f"{name}: {' '.join(SERVERS[name])}", flush=True)
+    with running(name) as endpoint:
+        report = asyncio.run(run_conformance(endpoint.url, endpoint.token, on_outcome=_print_outcome))
     print(
         f"  {report.described}: {report.counts}, {report.count(Verdict.WARNED)} warned,"
         f" {report.count(Verdict.SKIPPED)} do not apply\n  {report.last_line}",
@@ -97,12 +89,11 @@ def _run(name: str) -> ConformanceReport:
 
 def main(names: list[str]) -> int:
     """Run the servers named, all of them when none is; returns the exit status."""
-    known = SERVERS | PROGRAMS
-    chosen = names or list(known)
-    unknown = [name for name in chosen if name not in known]
+    chosen = names or list(SERVERS)
+    unknown = [name for name in chosen if name not in SERVERS]
     impossible = unknown or [f"{name}: {missing(name)}" for name in chosen if missing(name)]
     if impossible:
-        print("\n".join(impossible), f"(there are: {', '.join(known)})", file=sys.stderr)
+        print("\n".join(impossible), f"(there are: {', '.join(SERVERS)})", file=sys.stderr)
         return 2
     reports = []
     for name in chosen:

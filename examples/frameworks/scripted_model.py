@@ -12,8 +12,9 @@ import runpy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from model_server import Answer, Conversation, ModelServer
+
 from gepa_client.check.reflection_model import PROMPT
-from gepa_client.cli.model_server import Answer, Conversation, ModelServer
 
 REFLECTION = re.compile(r"with the following instructions[^\n]*:\n```\n(.*?)\n```\n\nThe following are", re.DOTALL)
 FEEDBACK = re.compile(r"^## Feedback\n(.*?)(?=^# Example \d+$|^```$|\Z)", re.MULTILINE | re.DOTALL)

@@ -201,6 +201,18 @@ class CheckReport(BaseModel):
         return all(step.verdict != "failed" for step in self.steps)
 
 
+def named_rows(numbers: Sequence[int]) -> str:
+    """Return `rows 0-5, 8`, for ascending indices of rows."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    ranges = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    return f"row{'' if len(numbers) == 1 else 's'} {ranges}"
+
+
 def failed_step(result: Result) -> dict[str, Any] | None:
     """Return the step at which a failed example failed, the innermost; None if its steps do not show it."""
     if result["status"] not in SYSTEM_ERRORS:

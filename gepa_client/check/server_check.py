@@ -31,6 +31,7 @@ from gepa_client.check.check_report import (
     hold_scores_alone,
     may_be_tolerated,
     mean,
+    named_rows,
     naming,
     output_fault,
     perfect_for,
@@ -38,7 +39,6 @@ from gepa_client.check.check_report import (
     share_failed,
 )
 from gepa_client.check.compared_servers import compare_servers
-from gepa_client.check.missing_fields import missing_fields
 from gepa_client.check.noise_report import PROPOSALS, NoiseReport, proposal_calls
 from gepa_client.check.preflight import discovered
 from gepa_client.check.reflection_model import call_reflection_model
@@ -86,31 +86,14 @@ FIRST_WAIT_S = 10.0
 """Seconds after which rows that are still tried are reported; then each time after twice as long."""
 
 
-@dataclass(frozen=True)
-class Trial:
-    """`count` rows, tried for `seconds`: `done` have ended, those with the indices `running` have not.
-
-    `again`: they were tried before, and show how noisy their scores are. `why`: the reason if they are tried besides
-    others. `compares`: other servers try them too.
-    """
-
-    count: int
-    done: int = 0
-    running: Sequence[int] = ()
-    seconds: float = 0.0
-    again: bool = False
-    why: str = ""
-    compares: bool = False
-
-
-Trying = Callable[[Trial], None]
-"""Called before rows are tried, and while they take long."""
+Trying = Callable[[str], None]
+"""Gets in words which rows are tried, and for which of them a check waits long."""
 
 
 async def check_server(
     config: RunConfig,
     examples: int,
-    trying: Trying = lambda _trial: None,
+    trying: Trying = lambda _words: None,
     *,
     repeats: int = 1,
     calls_model: bool = True,
@@ -227,7 +210,7 @@ class _ServerCheck:
             await self._try(rows)
         if rows and self.alone and self.others:
             chosen = rows_to_compare(rows, max(COMPARED, self.wanted))
-            self.trying(Trial(len(chosen), compares=True))
+            self.trying(f"comparing the servers on {counted(len(chosen), 'row')} …")
             steps, self.report.compared = await compare_servers(
                 self.config, self.client, self.discovery, self.others, chosen
             )
@@ -348,9 +331,6 @@ class _ServerCheck:
         purposes = {"validation": divided.val, "the test": divided.test}
         kept = "".join(f", {len(taken)} of them kept for {purpose}" for purpose, taken in purposes.items() if taken)
         self.note("rows", "ok", f"{len(rows)} training rows of {splits.described(found.sources['train'])}{kept}")
-        for name, of_split in found.given.items():
-            for warning in missing_fields(of_split or (), found.sources[name]):
-                self.note("rows", "warning", warning)
         for warning in splits.overlaps(train, val, test) if self.alone else ():
             self.note("rows", "warning", warning)
         return rows
@@ -488,7 +468,7 @@ class _ServerCheck:
     async def _evaluate(
         self, rows: list[Numbered], *, traced: bool, again: bool = False, why: str = ""
     ) -> list[Result]:
-        """Return one result per row; a lost call counts as an `infra_error`. `why`: as in `Trial`.
+        """Return one result per row; a lost call counts as an `infra_error`. `why`: these are tried besides others.
 
         Raises:
             BadResponse, RpcError: the server breaks the contract, or cannot run the program at all.
@@ -500,12 +480,13 @@ class _ServerCheck:
         begun: set[int] = set()
 
         async def report() -> None:
-            self.trying(Trial(len(rows), again=again, why=why))
+            more = f"{len(rows)} more rows: {why}" if why else counted(len(rows), "row")
+            self.trying(f"trying {more}{' again, to see how noisy their scores are' if again else ''} …")
             await asyncio.sleep(seconds := FIRST_WAIT_S)
             while True:
                 pending = [at for (at, _), result in zip(rows, results, strict=True) if not result]
-                running = [at for at in pending if at in begun]
-                self.trying(Trial(len(rows), len(rows) - len(pending), running, seconds, again))
+                ended = f"{len(rows) - len(pending)} of {counted(len(rows), 'row')} have ended"
+                self.trying(f"waiting {seconds:g} s for {named_rows([at for at in pending if at in begun])}; {ended}")
                 await asyncio.sleep(seconds)
                 seconds *= 2
 

@@ -1,10 +1,8 @@
 """The application: its commands, each loaded only if it is named, so that `--help` starts at once."""
 
 from importlib import import_module
-from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 from evolverpc_common.lazy_commands import add_module, application, named_command
 
@@ -41,19 +39,6 @@ COMMANDS = {
 ELSEWHERE = {"serve": "Serve a program to optimizers.", "service": "Optimize many people's programs over HTTP."}
 """Commands of other packages, which `evolverpc_common.console_scripts` starts."""
 
-MEANT = {
-    **dict.fromkeys(("report", "result", "results", "status", "info", "log", "logs", "describe"), "show"),
-    **dict.fromkeys(("list", "ls", "history"), "runs"),
-    **dict.fromkeys(("run", "start", "improve", "evolve"), "optimize"),
-    **dict.fromkeys(("continue", "restart"), "resume"),
-    **dict.fromkeys(("page", "dashboard", "ui", "follow"), "watch"),
-    **dict.fromkeys(("test", "validate", "doctor"), "check"),
-    "stop": "pause",
-    "kill": "cancel",
-    "diff": "branches",
-}
-"""Words that users try -> the command that they mean."""
-
 WITH_SETTINGS = ("optimize", "resume", "check", "fork")
 """Commands whose flags are settings; their own code is imported when they run, not for their help."""
 
@@ -67,19 +52,9 @@ MODULES = {
 """Modules of commands whose name is not their module's."""
 
 
-class _Commands(TyperGroup):
-    """The commands; a word in `MEANT` is refused with the command that is meant."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        meant = MEANT.get(args[0])
-        if meant is not None:
-            ctx.fail(f"No such command '{args[0]}'. Did you mean '{meant}' ({COMMANDS[meant].lower().rstrip('.')})?")
-        return super().resolve_command(ctx, args)
-
-
 def build(named: str | None) -> typer.Typer:
     """Build the application with the command `named`."""
-    return application(HELP, {**ELSEWHERE, **COMMANDS}, _add, named, _Commands)
+    return application(HELP, {**ELSEWHERE, **COMMANDS}, _add, named)
 
 
 def _add(app: typer.Typer, name: str, summary: str) -> None:

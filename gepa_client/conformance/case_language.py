@@ -2,8 +2,6 @@
 
 import json
 import re
-import shlex
-import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,9 +9,6 @@ ABSENT: Any = object()
 """Stands for a key that an object does not have."""
 
 SHOWN_CHARACTERS = 160
-
-MAX_INLINE_BYTES = 4000
-"""A body that is longer, or no text, is written to a file, which the line of a shell names."""
 
 PLACE = re.compile(r"\$\{([a-z_][^{}]*)\}")
 
@@ -127,23 +122,13 @@ def _unordered(actual: Any, matchers: list[Any], path: str) -> list[Mismatch]:
         return [Mismatch(path, "an array", shown(actual))]
     if len(actual) != len(matchers):
         return [_length_mismatch(path, matchers, actual)]
-    fitting = [[at for at, item in enumerate(actual) if not mismatches(item, matcher)] for matcher in matchers]
-    taken: dict[int, int] = {}
-    for number, matcher in enumerate(matchers):
-        if not _place(number, fitting, taken, set()):
+    left = list(actual)
+    for matcher in matchers:
+        at = next((at for at, item in enumerate(left) if not mismatches(item, matcher)), None)
+        if at is None:
             return [Mismatch(path, f"an item {shown(matcher)}", shown(actual))]
+        del left[at]
     return []
-
-
-def _place(number: int, fitting: list[list[int]], taken: dict[int, int], tried: set[int]) -> bool:
-    """Find an item for matcher `number`, moving earlier ones if that makes room (bipartite matching)."""
-    for at in fitting[number]:
-        if at not in tried:
-            tried.add(at)
-            if at not in taken or _place(taken[at], fitting, taken, tried):
-                taken[at] = number
-                return True
-    return False
 
 
 def _one_of(actual: Any, matchers: list[Any], path: str) -> list[Mismatch]:
@@ -251,13 +236,6 @@ def render(node: Any, scope: Mapping[str, Any]) -> Any:
 def as_json(value: Any) -> bytes:
     """Return the value as JSON in UTF-8; a lone surrogate of a server's text, which has none, as its escape."""
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")
-
-
-def in_file(content: bytes) -> str:
-    """Write a temporary file, which stays; return its path as a word of a shell."""
-    with tempfile.NamedTemporaryFile(prefix="evolverpc-conformance-", suffix=".json", delete=False) as file:
-        file.write(content)
-    return shlex.quote(file.name)
 
 
 def as_bytes(rendered: Any) -> bytes:

@@ -16,37 +16,23 @@ class CaseModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
-class ElapsedBounds(CaseModel):
-    """Seconds from sending to the whole answer; `at_most` also bounds how long the step waits."""
-
-    at_least: float | None = None
-    at_most: float | None = None
-
-
-class ErrorExpectation(CaseModel):
-    """A JSON-RPC error by its code; `path` is among the paths that `data.errors` names."""
-
-    code: int
-    path: str | None = None
-    data: Matcher = None
-
-
 class Expectation(CaseModel):
     """The expected answer. A field that is not given expects nothing, except as `CaseStep.expect` defines.
 
-    `status`: HTTP statuses allowed. `headers`: matchers by lower-case name. `id`, `result`: of the JSON-RPC answer.
-    `body`: the whole body as JSON. `empty`: no body. `or_lost`: the server may instead close the connection.
+    `status`: HTTP statuses allowed. `headers`: matchers by lower-case name. `id`, `result`, `error`: of the JSON-RPC
+    answer. `body`: the whole body as JSON. `empty`: no body. `or_lost`: the server may instead close the connection.
+    `within_s`: seconds from sending to the whole answer.
     """
 
     status: list[int] | None = None
     headers: dict[str, Matcher] = {}
     id: Matcher = None
     result: Matcher = None
-    error: ErrorExpectation | None = None
+    error: Matcher = None
     body: Matcher = None
     empty: bool = False
     or_lost: bool = False
-    elapsed: ElapsedBounds = ElapsedBounds()
+    within_s: float | None = None
 
 
 class HttpOverrides(CaseModel):
@@ -66,14 +52,13 @@ class HttpOverrides(CaseModel):
 
 
 class CaseStep(CaseModel):
-    """One thing done in a check; exactly one of `call`, `send`, `raw`, `parallel`, `compare` and `end`.
+    """One thing done in a check; exactly one of `call`, `send`, `raw`, `parallel` and `compare`.
 
     `call`: a request for this method with `params` and a fresh id. `send`: this JSON as the body. `raw`: this text, or
     list of texts and generators, as the body. `parallel`: steps at the same time. `compare`: a value held `with` a
-    matcher. `end`: start the program once more, over stdio, and end it so; it must exit within
-    `expect.elapsed.at_most`. `times`: this step so many times at once. `after_s`: wait before it.
-    `disconnect_after_s`: close the connection then, expecting nothing. `save`: name -> path in the answer (`elapsed`
-    for the seconds it took). Without `expect`, a request must have a result.
+    matcher. `times`: this step so many times at once. `after_s`: wait before it. `disconnect_after_s`: close the
+    connection then, expecting nothing. `save`: name -> path in the answer (`elapsed` for the seconds it took). Without
+    `expect`, a request must have a result.
     """
 
     call: str | None = None
@@ -83,7 +68,6 @@ class CaseStep(CaseModel):
     parallel: "list[CaseStep] | None" = None
     compare: Any = None
     with_: Matcher = Field(default=None, alias="with")
-    end: Literal["input", "sigterm"] | None = None
     times: int = 1
     after_s: float | dict[str, Any] = 0.0
     http: HttpOverrides = HttpOverrides()
@@ -93,7 +77,7 @@ class CaseStep(CaseModel):
 
     @property
     def kind(self) -> str:
-        """Which of the six kinds of step this is."""
+        """Which of the five kinds of step this is."""
         return next(iter(self.model_fields_set & KINDS))
 
     @model_validator(mode="after")
@@ -103,37 +87,24 @@ class CaseStep(CaseModel):
         return self
 
 
-KINDS = frozenset({"call", "send", "raw", "parallel", "compare", "end"})
+KINDS = frozenset({"call", "send", "raw", "parallel", "compare"})
 
 CORE = "core"
 """What every endpoint must do; the other parts of the contract are the capabilities."""
 
 
-class LimitBounds(CaseModel):
-    """What a check needs one of the stated limits to be. A limit that is not stated is as large as any."""
-
-    at_least: float | None = None
-    at_most: float | None = None
-
-    def unmet(self, stated: float | None) -> str:
-        """Return what is needed, in words; empty if the stated limit is so."""
-        if self.at_least is not None and stated is not None and stated < self.at_least:
-            return f"of at least {self.at_least:g}"
-        if self.at_most is not None and (stated is None or stated > self.at_most):
-            return f"of at most {self.at_most:g}"
-        return ""
-
-
-Over = Literal["http", "stdio", "any"]
+Over = Literal["http", "any"]
 
 
 class Check(CaseModel):
     """One sentence about an endpoint, and the steps that find out whether it holds.
 
     `requires`, `lacks`: capabilities that must, must not, be advertised for the check to apply. `when`: matchers by
-    path in the answer of `discover`, without which the check does not apply. `needs`, by limit, `program` (that must be
-    served) and `needs_token` (the runner must hold one): without these the check applies, and nothing is verified.
-    `over`: how the endpoint must be reached. `section`: of `docs/protocol.md`. `timeout_s`: seconds for all of it.
+    path in the answer of `discover`, without which the check does not apply. `needs` (a matcher by limit; one that is
+    not stated is infinite), `program` (that must be served) and `needs_token` (the runner must hold one): without these
+    the check applies, and nothing is verified.
+    `over`: `http` for what the server before a program over stdio sees to. `section`: of `docs/protocol.md`.
+    `timeout_s`: seconds for all of it.
     """
 
     id: Annotated[str, Field(pattern=r"^[a-z_]+(\.[a-z0-9_]+)+$")]
@@ -144,7 +115,7 @@ class Check(CaseModel):
     lacks: list[str] = []
     over: Over = "any"
     when: dict[str, Matcher] = {}
-    needs: dict[str, LimitBounds] = {}
+    needs: dict[str, Matcher] = {}
     program: str | None = None
     needs_token: bool = False
     timeout_s: float = 60.0

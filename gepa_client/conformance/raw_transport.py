@@ -6,6 +6,7 @@ that never end or never come, absent headers, and connections closed in the midd
 
 import asyncio
 import shlex
+import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -15,13 +16,15 @@ from typing import Literal, Self
 import aiohttp
 from multidict import CIMultiDict
 
-from gepa_client.conformance.case_language import MAX_INLINE_BYTES, in_file
 from gepa_client.errors import summary
 from gepa_client.transport.address import TOKEN_VARIABLE, find_token, http_url, rpc_url, socket_of
 from gepa_client.transport.http_transport import connector, unconnected
 
 MAX_ANSWER_BYTES = 256 * 2**20
 CHUNK_BYTES = 64 * 1024
+MAX_INLINE_BYTES = 4000
+"""A body that is longer, or no text, is written to a file, which the line of a shell names."""
+
 AUTOMATIC = ("Content-Type", "User-Agent", "Accept", "Accept-Encoding")
 
 
@@ -30,12 +33,12 @@ class NoAnswer(Exception):
 
 
 class NotConnected(NoAnswer):
-    """No server listens at the address, or the program has ended: nothing was sent."""
+    """No server listens at the address: nothing was sent."""
 
 
 @dataclass(frozen=True)
 class RawRequest:
-    """A request as it is sent; over stdio only `body` counts.
+    """A request as it is sent.
 
     `path` is the server's, in place of the RPC path. `headers` are added to, or replace, the token and the content
     type; None leaves one out, a list of values sends the header once for each. `upload`: `chunked` sends the body
@@ -69,8 +72,6 @@ class RawTransport:
     Raises:
         Refused: the address or token cannot be used; see `gepa_client.transport.address`.
     """
-
-    over: Literal["http"] = "http"
 
     def __init__(self, url: str, token: str | None, *, allow_insecure: bool = False) -> None:
         self.address = rpc_url(url, allow_insecure=allow_insecure)
@@ -217,13 +218,16 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _body(body: bytes) -> str:
+    """Return the body as a word of a shell for curl; that of a temporary file, which stays, if it cannot be inline."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
         text = None
     if text is not None and len(body) <= MAX_INLINE_BYTES and "\0" not in text and not text.startswith("@"):
         return shlex.quote(text)
-    return f"@{in_file(body)}"
+    with tempfile.NamedTemporaryFile(prefix="evolverpc-conformance-", suffix=".json", delete=False) as file:
+        file.write(body)
+    return f"@{shlex.quote(file.name)}"
 
 
 def _quoted(text: str, token: str | None) -> str:

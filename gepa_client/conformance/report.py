@@ -58,7 +58,7 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class ConformanceReport:
-    """All outcomes for one endpoint, which is a URL or a command line.
+    """All outcomes for one endpoint, which is a URL.
 
     `described`: server and program as `discover` names them; `language`: of the server. `lost`: why the run ended
     before its end; empty if it did not.

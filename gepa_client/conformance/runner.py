@@ -1,9 +1,9 @@
 """Run checks against one endpoint, one after the other, each within a time limit, and collect their outcomes."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Literal
 
@@ -14,7 +14,6 @@ from gepa_client.conformance.cases import CORE, Check, load_checks
 from gepa_client.conformance.check_run import CheckFailed, CheckRun, NotJson, read
 from gepa_client.conformance.raw_transport import NoAnswer, NotConnected, RawRequest, RawTransport
 from gepa_client.conformance.report import CheckOutcome, ConformanceReport, Verdict
-from gepa_client.conformance.stdio_transport import StdioTransport, stdio_transport
 from gepa_client.errors import ConnectionLost
 from gepa_client.transport.address import TOKEN_VARIABLE, refused
 from protocol import DiscoverResult, JsonValue
@@ -34,31 +33,27 @@ Level = Literal["core", "full"]
 
 
 async def run_conformance(
-    endpoint: str,
+    url: str,
     token: str | None = None,
     *,
     checks: Iterable[Check] | None = None,
     level: Level = "full",
-    over: Literal["http", "stdio"] = "http",
     on_outcome: Callable[[CheckOutcome], None] | None = None,
     allow_insecure: bool = False,
 ) -> ConformanceReport:
     """Run `checks` (default all) of this level, those of core first; `on_outcome` is called as each check ends.
 
-    `endpoint`: a URL, or over stdio the command line of a program. `token`: else from the environment (`GEPA_TOKEN`). A
-    server that answers nothing any more ends the run; the report states it as `lost`.
+    `token`: else from the environment (`GEPA_TOKEN`). A server that answers nothing any more ends the run; the report
+    states it as `lost`.
 
     Raises:
-        Refused: the address or token cannot be used, or the command not be started. ConnectionLost: `discover` has no
-            answer. Unauthorized: the server refuses the token, so nothing can be checked.
+        Refused: the address or token cannot be used. ConnectionLost: `discover` has no answer. Unauthorized: the server
+            refuses the token, so nothing can be checked.
     """
     given = load_checks() if checks is None else checks
-    applicable = [c for c in given if c.over in ("any", over) and (c.part == CORE or level == "full")]
+    applicable = [check for check in given if check.part == CORE or level == "full"]
     chosen = sorted(applicable, key=lambda check: (check.part != CORE, not check.id.startswith("core.discover.")))
-    opening: AbstractAsyncContextManager[RawTransport | StdioTransport] = (
-        stdio_transport(endpoint) if over == "stdio" else RawTransport(endpoint, token, allow_insecure=allow_insecure)
-    )
-    async with opening as transport:
+    async with RawTransport(url, token, allow_insecure=allow_insecure) as transport:
         run = _Run(transport)
         await run.discover()
         for check in chosen:
@@ -72,7 +67,7 @@ async def run_conformance(
 class _Run:
     """The endpoint, what it states about itself, and the outcomes so far."""
 
-    def __init__(self, transport: RawTransport | StdioTransport) -> None:
+    def __init__(self, transport: RawTransport) -> None:
         self._transport = transport
         self._discovery: JsonValue = None
         self._complaint: CheckFailed | None = None
@@ -103,8 +98,6 @@ class _Run:
             self._complaint = CheckFailed(found, request=request)
             return
         self._discovery = result
-        if isinstance(self._transport, StdioTransport):
-            self._transport.take_limits(result["limits"])
 
     async def outcome(self, check: Check, *, is_last: bool) -> CheckOutcome:
         """Run one check; after one without an answer, find out whether the server still answers."""
@@ -212,8 +205,9 @@ def what_is_missing(check: Check, discovery: JsonValue, *, has_token: bool) -> s
         return f"needs the {check.program} program; this endpoint serves {served}"
     if check.needs_token and not has_token:
         return "needs a token to vary, and none was given"
-    for name, bounds in check.needs.items():
+    for name, matcher in check.needs.items():
         stated = discovery["limits"].get(name)
-        if unmet := bounds.unmet(stated):
-            return f"needs `{name}` {unmet}; this endpoint states {'none' if stated is None else f'{stated:g}'}"
+        if unmet := mismatches(math.inf if stated is None else stated, matcher):
+            states = "none" if stated is None else f"{stated:g}"
+            return f"needs `{name}` of {unmet[0].expected}; this endpoint states {states}"
     return None

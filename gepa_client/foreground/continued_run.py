@@ -1,4 +1,4 @@
-"""A recorded run that continues: its settings, its folder, and what is recorded of it."""
+"""A recorded run that continues: its settings and its folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,9 +7,7 @@ from typing import Any
 from evolverpc_common.display_text import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.journal.entries import StoredRun
-from gepa_client.journal.store import Store
 from gepa_client.run import output_folder as files
-from gepa_client.run.supervisor import HASH_SEED
 from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
 
@@ -28,12 +26,6 @@ def settings_again(run: StoredRun, given: Mapping[str, Any], config: Path | None
 def output_again(run: StoredRun) -> Path:
     """Return the folder of a run that continues, made if it has none yet. Raises `OSError`."""
     return files.open_again(Path(run.output)) if run.output else files.open_new(run.id)
-
-
-def continued(store: Store, run: StoredRun) -> dict[str, Any]:
-    """Return what a `ForegroundRun` needs to know of the run as it was recorded."""
-    hash_seed = (run.identity or {}).get("hash_seed") or HASH_SEED
-    return {"hash_seed": hash_seed, "seen_requests": len(store.requests(run.id))}
 
 
 def _refuse_less(run: StoredRun, settings: RunConfig, store: str | None, end: int) -> None:

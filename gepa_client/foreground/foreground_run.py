@@ -40,8 +40,8 @@ from gepa_client.views.live_display import Display, JsonDisplay, LiveDisplay, Pl
 TICK_S = 0.125
 
 
-def create_run(settings: RunConfig, store: str, run_id: str, resumed_by: str | None = None) -> Path:
-    """Make the folder for the results of a new run and its record in the store; return the folder's absolute path.
+def create_run(settings: RunConfig, store: str, run_id: str, resumed_by: str | None = None) -> StoredRun:
+    """Make the folder for the results of a new run and its record in the store, and return this.
 
     `resumed_by`: as in `StoredRun`.
 
@@ -55,16 +55,18 @@ def create_run(settings: RunConfig, store: str, run_id: str, resumed_by: str | N
         raise SettingsError(f"no folder for the results: {error}") from None
     with closing(open_store(store)) as opened:
         config = settings.recorded() | ({} if resumed_by is None else {RESUMED_BY: resumed_by})
-        opened.create(StoredRun(id=run_id, name=settings.name, config=config, output=str(output)))
-    return output
+        run = StoredRun(id=run_id, name=settings.name, config=config, output=str(output))
+        opened.create(run)
+    return run
 
 
 @dataclass(frozen=True)
 class ForegroundRun:
     """A run to be driven in a driver process, and how it is displayed. `store_typed`: None if no store was named.
 
-    `output`, `seen_requests`, `if_blocked`: as in `DriverJob`. `sandboxes`: None if the run calls no server.
-    `display`: None for that of a command. `resumed_by`, `typed`: as in `RunSummary`. `launch`: as of `DriverProcess`.
+    `run`: as this command read it. `output`, `seen_requests`, `if_blocked`: as in `DriverJob`. `sandboxes`: None if it
+    calls no server. `display`: None for that of a command. `resumed_by`, `typed`: as in `RunSummary`. `launch`: as of
+    `DriverProcess`.
     `driver_store`: the store as the driver process reaches it, if that is at another address. `driver_writes`: whether
     the driver process writes its own files into `output`, too; no file that another wrote there is read otherwise.
     """
@@ -72,14 +74,13 @@ class ForegroundRun:
     settings: RunConfig
     store: str
     store_typed: str | None
-    run_id: str
+    run: StoredRun
     output: Path | None
     json_events: bool
     console: Console
     stream: EventStream = field(default_factory=lambda: EventStream(None))
     replays: bool = False
     until: int | None = None
-    hash_seed: str = HASH_SEED
     seen_requests: int = 0
     sandboxes: NoSandboxes | None = None
     display: Display | None = None
@@ -90,7 +91,7 @@ class ForegroundRun:
     driver_store: str | None = None
     driver_writes: bool = True
 
-    def run(self) -> RunSummary:
+    def drive(self) -> RunSummary:
         """Drive the run to its end, and print its summary."""
         display: Display = self.display or (
             JsonDisplay()
@@ -102,7 +103,7 @@ class ForegroundRun:
         sandboxes = self.sandboxes or NoSandboxes(self.settings)
         job = DriverJob(
             store=self.driver_store or self.store,
-            run_id=self.run_id,
+            run_id=self.run.id,
             owner=uuid.uuid4().hex,
             config=self.settings.model_dump(mode="json", exclude_unset=True),
             output=self.output if self.driver_writes else None,
@@ -118,7 +119,8 @@ class ForegroundRun:
 
         view = RunView()
         began = time.monotonic()
-        with self._log() as log, DriverProcess(job, log, self.hash_seed, self.launch) as process:
+        hash_seed = (self.run.identity or {}).get("hash_seed") or HASH_SEED
+        with self._log() as log, DriverProcess(job, log, hash_seed, self.launch) as process:
             with _StopOnSignals(process, display).handled() as stops, sandboxes.reporting_to(process), display:
                 try:
                     while True:
@@ -154,7 +156,7 @@ class ForegroundRun:
         written = self._results(view, finished) if recorded is None else self._kept_files()
         ended = RunSummary(
             settings=self.settings,
-            run_id=self.run_id,
+            run_id=self.run.id,
             store=self.store_typed,
             output=self.output,
             view=recorded or view,
@@ -164,7 +166,7 @@ class ForegroundRun:
             seconds=time.monotonic() - began,
             replayed=self.replays,
             by_hand=stops.received > 0,
-            resumed_by=self.resumed_by or self.stream.resumed_by(self.run_id),
+            resumed_by=self.resumed_by or self.stream.resumed_by(self.run.id),
             typed=self.typed,
             in_replay=recorded is not None,
         )
@@ -185,7 +187,7 @@ class ForegroundRun:
         try:
             secrets = known_secrets(sandboxes.settings, self.store)  # some are in files that go with the sandboxes
             if late := sandboxes.end():
-                for event in record_late_calls(self.store, self.run_id, secrets, late):
+                for event in record_late_calls(self.store, self.run.id, secrets, late):
                     view.apply(event)
         except ClientError as error:
             fail(f"the last calls of models are not in the run's record: {summary(error)}")
@@ -206,7 +208,7 @@ class ForegroundRun:
             return None
         try:
             with closing(open_store(self.store)) as store:
-                view = view_of(store, store.run(self.run_id))
+                view = view_of(store, store.run(self.run.id))
         except JournalError as error:
             fail(f"what is recorded of the run cannot be read: {summary(error)}")
             return None
@@ -233,13 +235,13 @@ class ForegroundRun:
 
     def _write_page(self, output: Path) -> str:
         with closing(open_store(self.store)) as store:
-            return embedded.write(output, store, self.store, self.run_id, self.until)
+            return embedded.write(output, store, self.store, self.run.id, self.until)
 
     def _certify(self, view: RunView, output: Path) -> list[str]:
         """Write the certificate, or remove that of an earlier end; return its name if there is one."""
         try:
             with closing(open_store(self.store)) as store:
-                view.certificate = certify(store, store.run(self.run_id))
+                view.certificate = certify(store, store.run(self.run.id))
         except ClientError as error:
             view.no_certificate = str(error) if isinstance(error, NoCertificate) else summary(error)
             (output / files.CERTIFICATE).unlink(missing_ok=True)
@@ -341,12 +343,11 @@ def replaying(
         settings=from_record(open_part, {}, calls=False),
         store=default_store(store_typed),
         store_typed=store_typed,
-        run_id=run.id,
+        run=run,
         output=output,
         json_events=json_events,
         console=make_console(),
         stream=stream or EventStream(None),
         replays=True,
         until=until,
-        hash_seed=(run.identity or {}).get("hash_seed") or HASH_SEED,
     )

@@ -1,17 +1,24 @@
 """A check of a program on a few rows, and its report on the terminal: a table, two lines, or one JSON object."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
 
 from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, counted
 from evolverpc_common.settings.sources import SettingsError
+from gepa_client.check.check_report import (
+    IGNORABLE,
+    CheckedExample,
+    CheckReport,
+    ComparedResult,
+    RunEstimate,
+    named_rows,
+)
 from gepa_client.check.estimate_text import CENT, about_usd, brief_lines, run_estimate, span
 from gepa_client.errors import ClientError, summary
 from gepa_client.report.calling_program import blocked_hint, by_typescript, where_of
-from gepa_client.report.event_words import clock
 from gepa_client.settings.run_config import CALL_BUDGETS, CHECKED_ROWS, MOST_CHECKED_ROWS, RunConfig
 from gepa_client.settings.run_settings import ON_SAMPLE
 from gepa_client.settings.shell_arguments import GivenArguments
@@ -29,10 +36,6 @@ from gepa_client.views.console import (
     value_cell,
 )
 from protocol.errors import RpcError
-
-if TYPE_CHECKING:
-    from gepa_client.check.check_report import CheckedExample, CheckReport, ComparedResult, RunEstimate
-    from gepa_client.check.server_check import Trial
 
 ERRORS_IN_FULL = 5
 MARKS = {
@@ -64,13 +67,13 @@ def run_check(
     from gepa_client.transport.event_loop import run_to_end
 
     console = make_console()
-    latest: Trial | None = None
+    latest = ""
 
-    def trying(trial: "Trial") -> None:
+    def trying(rows: str) -> None:
         nonlocal latest
-        latest = trial
+        latest = f", {rows}"
         if not json_output:
-            echo(console, f"[dim]check: {_trial(trial)}[/]")
+            echo(console, f"[dim]check: {rows}[/]")
 
     try:
         report = run_to_end(check_server(settings, examples, trying, repeats=repeats, alone=not brief))
@@ -78,7 +81,7 @@ def run_check(
         on_failure(summary(error))
         return USAGE
     except KeyboardInterrupt:
-        fail(f"stopped by hand during the check{f', {_trial(latest)}' if latest is not None else ''}")
+        fail(f"stopped by hand during the check{latest}")
         return STOPPED
     if json_output:
         print_json({"event": "check", "passed": report.passed, **report.model_dump(mode="json")})
@@ -110,37 +113,24 @@ def run_check(
     return 0 if report.passed else 1 if report.reached else USAGE
 
 
-def _findings(report: "CheckReport") -> str:
+def _findings(report: CheckReport) -> str:
     """Return the failed steps, and the first error of a row, for the exception that a program gets."""
     errors = [f"row {each.row}: {each.error}" for each in report.examples if each.error is not None]
     failed = [f"{step.name}: {step.message}" for step in report.steps if step.verdict == "failed"]
     return "".join(f"\n{line}" for line in [*failed, *errors[:1]])
 
 
-def _trial(trial: "Trial") -> str:
-    """Return `trying 15 rows …`, and after a while for which of them the check waits."""
-    if not trial.running:
-        if trial.compares:
-            return f"comparing the servers on {counted(trial.count, 'row')} …"
-        more, why = (f"{trial.count} more rows", f": {trial.why}") if trial.why else (counted(trial.count, "row"), "")
-        return f"trying {more}{' again, to see how noisy their scores are' if trial.again else ''}{why} …"
-    rows = f"row{'s' if len(trial.running) > 1 else ''} {_ranges(list(trial.running))}"
-    return f"waiting {clock(trial.seconds)} for {rows}; {trial.done} of {counted(trial.count, 'row')} have ended"
-
-
-def _otherwise(report: "CheckReport") -> str:
+def _otherwise(report: CheckReport) -> str:
     """Return how to start a run in spite of the failed steps, with the other checks if possible; "" if none can do."""
     failed = {step.name for step in report.steps if step.verdict == "failed"}
     if failed & {"score function", "rows", "code"} or report.program is None:
         return ""
-    from gepa_client.check.check_report import IGNORABLE  # with what follows, heavy
-
     if failed <= IGNORABLE:
         return "; `check` set to warn starts one all the same, after all other checks"
     return "; `check` set to off starts one all the same"
 
 
-def _lacks_price(settings: RunConfig, report: "CheckReport") -> bool:
+def _lacks_price(settings: RunConfig, report: CheckReport) -> bool:
     """Return whether only a limit on cost ends the run and the examples had no price.
 
     A reflection model, or a scoring server, may yet report prices.
@@ -150,12 +140,12 @@ def _lacks_price(settings: RunConfig, report: "CheckReport") -> bool:
     return settings.ends_by_money_alone and bool(report.examples) and not priced and not others
 
 
-def _show_brief(console: Console, report: "CheckReport") -> None:
+def _show_brief(console: Console, report: CheckReport) -> None:
     for text, is_warning in brief_lines(report):
         echo(console, f"{'[yellow]check:[/]' if is_warning else 'check:'} {safe(text)}")
 
 
-def _show(console: Console, report: "CheckReport", where: str, *, brief: bool) -> None:
+def _show(console: Console, report: CheckReport, where: str, *, brief: bool) -> None:
     """Print the rows and the steps. `brief`: only steps with a finding, the failed ones last."""
     if report.program is not None:
         runs = where_of(report.server or "", report.language or "")
@@ -185,15 +175,15 @@ def _show(console: Console, report: "CheckReport", where: str, *, brief: bool) -
         echo(console, f"{report.noise.about_power}; {report.noise.about_needs}")
 
 
-def _show_errors(console: Console, examples: "list[CheckedExample]") -> None:
+def _show_errors(console: Console, examples: list[CheckedExample]) -> None:
     """Print each different error once, with its rows."""
     alike: dict[tuple[str, str | None], list[CheckedExample]] = {}
     for example in examples:
         if example.error is not None:
             alike.setdefault((example.error, example.details), []).append(example)
     for (error, further), failed in list(alike.items())[:ERRORS_IN_FULL]:
-        one = f"row {failed[0].row}[/] (id {safe_line(failed[0].id, 80)})"
-        where = one if len(failed) == 1 else f"rows {_ranges([example.row for example in failed])}[/]"
+        first_id = f" (id {safe_line(failed[0].id, 80)})" if len(failed) == 1 else ""
+        where = f"{named_rows([example.row for example in failed])}[/]{first_id}"
         echo(console, f"\n[bold red]{where}: {safe(error)}")
         if further:
             echo(console, f"[dim]{safe(further.rstrip())}[/]")
@@ -204,25 +194,14 @@ def _show_errors(console: Console, examples: "list[CheckedExample]") -> None:
         echo(console, f"\n... and {counted(left, 'more error')}")
 
 
-def _show_logs(console: Console, examples: "list[CheckedExample]") -> None:
+def _show_logs(console: Console, examples: list[CheckedExample]) -> None:
     """Print what the program wrote while rows ran that did not fail."""
     for example in examples:
         if example.log and example.error is None:
             echo(console, f"\n[bold]row {example.row} wrote:[/]\n{safe(example.log.rstrip())}")
 
 
-def _ranges(numbers: list[int]) -> str:
-    """Return `0-5, 8`, for ascending numbers."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
-
-
-def _next(report: "CheckReport", typed: GivenArguments) -> str:
+def _next(report: CheckReport, typed: GivenArguments) -> str:
     budget = report.timing.budget if report.timing else None
     is_given = any(typed.given.get(name) is not None for name in CALL_BUDGETS)
     more: dict[str, Any] = {} if budget is None or is_given else {"max_metric_calls": budget}
@@ -233,7 +212,7 @@ def _next(report: "CheckReport", typed: GivenArguments) -> str:
     return f"{command} --reflection-lm MODEL" if no_proposer else command
 
 
-def _table(examples: "list[CheckedExample]") -> Table:
+def _table(examples: list[CheckedExample]) -> Table:
     columns = {
         "row": [str(example.row) for example in examples],
         "score": ["-" if example.score is None else f"{example.score:.3g}" for example in examples],
@@ -254,7 +233,7 @@ def _table(examples: "list[CheckedExample]") -> Table:
     return table
 
 
-def _compared_table(compared: "list[ComparedResult]") -> Table:
+def _compared_table(compared: list[ComparedResult]) -> Table:
     """Return the table of the rows by which servers were compared: the first server's result above each other one's."""
     table = plain_table("row", "server", right=("score",))
     table.add_column("output", ratio=1)
@@ -271,7 +250,7 @@ def _compared_table(compared: "list[ComparedResult]") -> Table:
     return table
 
 
-def _of_proposals(timing: "RunEstimate") -> str:
+def _of_proposals(timing: RunEstimate) -> str:
     """Return what a run of some proposals takes."""
     low, high = timing.proposals_calls
     text = f"{timing.proposals} proposals take {low:,} evaluations of a row if none is accepted, {high:,} if all are"

@@ -9,7 +9,6 @@ from gepa.proposer.base import CandidateProposal
 from gepa.strategies.proposal_sampling import (
     IndependentSampling,
     PxNSampling,
-    SameParentSampling,
     SamplingStrategy,
     SingleMutationSampling,
 )
@@ -78,11 +77,10 @@ def acceptance_arguments(config: RunConfig, arguments: Mapping[str, Any], train:
 
 
 def sampling(text: str) -> SamplingStrategy[Any, Any]:
-    """Build `single`, `same_parent:4`, `independent:4` or `pxn:2x4`."""
+    """Build `single`, `independent:4` or `pxn:2x4`."""
     kind, _, numbers = text.partition(":")
     built = {
         "single": SingleMutationSampling,
-        "same_parent": SameParentSampling,
         "independent": IndependentSampling,
         "pxn": PxNSampling,
     }[kind](*map(int, re.findall(r"\d+", numbers)))

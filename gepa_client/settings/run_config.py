@@ -100,7 +100,6 @@ ALTERNATIVES: dict[str, tuple[str, ...]] = {
 MODAL_ONLY = ("gateway", "modal_app")
 
 PROPOSALS = re.compile(r"([1-9]\d*)(?:x([1-9]\d*))?")
-SAMPLING = re.compile(r"single|(same_parent|independent):([1-9]\d*)|pxn:([1-9]\d*)x([1-9]\d*)")
 VALIDATION = re.compile(r"full|race(?::(\d+)(?::(\d+))?)?")
 
 
@@ -149,7 +148,7 @@ class RunConfig(
             raise ValueError("`val_fraction` and `valset` are given: validation rows, or a share of the training rows")
         if self.test_fraction and self.testset is not None:
             raise ValueError("`test_fraction` and `testset` are given: test rows, or a share of the training rows")
-        if not PROPOSALS.fullmatch(self.proposals) and not SAMPLING.fullmatch(self.proposals):
+        if not PROPOSALS.fullmatch(self.proposals):
             raise ValueError("`proposals`: give P or PxN, such as 4 or 2x4, with whole numbers above 0")
         if not SELECTION.fullmatch(self.selection_strategy):
             raise ValueError("`selection_strategy`: give all, best or top_k:K, such as top_k:2")
@@ -237,8 +236,6 @@ class RunConfig(
     @property
     def sampling(self) -> str:
         """The proposals as GEPA's strategy: `1` is `single`, `4` `independent:4`, `2x4` `pxn:2x4`."""
-        if not PROPOSALS.fullmatch(self.proposals):
-            return self.proposals
         if "x" in self.proposals:
             return f"pxn:{self.proposals}"
         return "single" if self.proposals == "1" else f"independent:{self.proposals}"

@@ -15,7 +15,6 @@ from gepa_client.check.estimate_text import brief_lines
 from gepa_client.check.preflight import preflight
 from gepa_client.check.server_check import check_server
 from gepa_client.errors import ClientError, ConnectionLost, NoSuchRun, RunExists, summary
-from gepa_client.foreground.continued_run import continued
 from gepa_client.foreground.foreground_run import ForegroundRun
 from gepa_client.journal import run_events
 from gepa_client.journal.entries import StoredRun
@@ -71,7 +70,7 @@ def _driven(order: OptimizeOrder, store: Store, run: StoredRun | None, place: Dr
         settings=settings,
         store=order.api,
         store_typed=None,
-        run_id=order.id,
+        run=run,
         output=output,
         json_events=True,
         console=make_console(stderr=True),
@@ -80,8 +79,8 @@ def _driven(order: OptimizeOrder, store: Store, run: StoredRun | None, place: Dr
         launch=place.launch,
         driver_store=place.store,
         driver_writes=False,
-        **continued(store, run),
-    ).run()
+        seen_requests=len(store.requests(run.id)),
+    ).drive()
     if ended.by_hand and ended.finished.status == "paused":
         return Ended(status="interrupted", reason="stopped")
     found = ended.finished

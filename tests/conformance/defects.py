@@ -330,10 +330,6 @@ DEFECTS = (
     Defect("ignores_mutation", "answers another mutation with the one it made", "mutations.named.conflict"),
     Defect("half_bundles", "gives bundles that cannot be read", "mutations.bundle"),
     Defect("keeps_ours", "leaves out what the other side of a merge changed", "mutations.merge"),
-    # stdio
-    Defect("ignores_end", "runs on when its input ends", "stdio.end_of_input"),
-    Defect("ignores_sigterm", "runs on after SIGTERM", "stdio.sigterm"),
-    Defect("reads_when_done", "reads a request when the one before it is answered", "stdio.any_order"),
     Defect("stateless", "never answers its state", "adapter_state.round_trip"),
     Defect("empty_openrpc", "describes no methods", "openrpc.document"),
 )

@@ -54,8 +54,7 @@ class Reference:
         """Whether this server has that defect."""
         return self.broken == defect
 
-    def open(self) -> None:
-        """Make all that it has but its HTTP listener."""
+    async def __aenter__(self) -> Self:
         self.capabilities = frozenset(name for name in CAPABILITIES if not {name, NEEDS.get(name)} & self.without)
         commits = Commits(self.bad, offered="commits" in self.capabilities)
         self.http = HttpLayer(self.bad)
@@ -64,9 +63,6 @@ class Reference:
         self.calls = Calls(self.bad, lambda *call: self.start(self.methods.run(*call, keep=True)))
         self.work: set[asyncio.Task[Any]] = set()
         self.dead = False
-
-    async def __aenter__(self) -> Self:
-        self.open()
         app = web.Application(client_max_size=2**30)
         app.router.add_route("*", "/{path:.*}", self.answer, expect_handler=continue_always)
         self.runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)

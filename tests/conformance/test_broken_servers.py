@@ -1,8 +1,5 @@
 """Every check passes a correct server and catches a broken one."""
 
-import shlex
-import sys
-
 import pytest
 
 from gepa_client.conformance import Check, ConformanceReport, Verdict, load_checks, run_conformance
@@ -11,7 +8,6 @@ from tests.conformance.reference_server import TOKEN, Reference
 
 CHECKS = {check.id: check for check in load_checks()}
 CAUGHT = [(defect.name, check_id) for defect in DEFECTS for check_id in defect.checks.split()]
-PROGRAM = shlex.join([sys.executable, "-m", "tests.conformance.reference_stdio"])
 
 
 def timeout_of(check: Check) -> float:
@@ -30,25 +26,15 @@ async def test_a_correct_server_passes(lacks: tuple[str, ...], timeout_s: float)
     async with Reference(without=frozenset(lacks), example_timeout_s=timeout_s) as server:
         report = await run_conformance(server.url, TOKEN, checks=chosen)
     assert not_passed(report) == []
-    assert len(report.outcomes) == len([check for check in chosen if check.over != "stdio"])
-
-
-async def test_a_correct_program_passes_over_stdio() -> None:
-    report = await run_conformance(PROGRAM, over="stdio")
-    assert [pair for pair in not_passed(report) if not pair[1].startswith(("not offered", "offered"))] == []
-    assert report.conforms
-    assert report.count(Verdict.PASSED) >= 90
+    assert len(report.outcomes) == len(chosen)
 
 
 @pytest.mark.parametrize(("defect", "check_id"), CAUGHT)
 async def test_a_broken_server_is_caught(defect: str, check_id: str) -> None:
     check = CHECKS[check_id]
     without = frozenset(check.lacks)
-    if check.over == "stdio":
-        report = await run_conformance(f"{PROGRAM} {defect}", over="stdio", checks=[check])
-    else:
-        async with Reference(broken=defect, without=without, example_timeout_s=timeout_of(check)) as server:
-            report = await run_conformance(server.url, TOKEN, checks=[check])
+    async with Reference(broken=defect, without=without, example_timeout_s=timeout_of(check)) as server:
+        report = await run_conformance(server.url, TOKEN, checks=[check])
     assert report.outcomes[0].verdict is (Verdict.FAILED if check.level == "must" else Verdict.WARNED)
 
 

@@ -23,13 +23,6 @@ def test_ids_are_unique() -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_checks_over_stdio_do_not_speak_of_http() -> None:
-    only_http = {"idempotency", "async", "refs", "commits", "batch"}
-    checks = [check for check in load_checks() if check.over != "http" and not only_http & set(check.requires)]
-    steps = [step for check in checks for step in steps_of(check.steps)]
-    assert [step for step in steps if {"raw", "http", "disconnect_after_s"} & step.model_fields_set] == []
-
-
 def test_every_capability_is_checked_where_it_is_offered() -> None:
     checked = {name for check in load_checks() for name in check.requires}
     assert CAPABILITIES.keys() - checked == {"untyped_rows"}  # what a program does with such rows is its own

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from gepa_client.conformance import ConformanceReport, Verdict, load_checks, run_conformance
 from gepa_client.conformance.cases import CaseStep, Expectation
@@ -21,11 +22,9 @@ from tests.conformance.reference_server import TOKEN, Reference
 from tests.support.forked_client import ForkServer
 
 Command = Callable[..., Awaitable[tuple[int, str, str]]]
-ENDS_AT_THIRD_MESSAGE = """
+DISCOVERS_ALONE = """
 import json, sys
-for number, line in enumerate(sys.stdin):
-    if number == 2:
-        sys.exit(print("no more", file=sys.stderr) or 7)
+for line in sys.stdin:
     program = {"name": "own", "seed_candidate": {"rules": ""}}
     print(json.dumps({"jsonrpc": "2.0", "id": json.loads(line)["id"], "result": {"program": program}}), flush=True)
 """
@@ -119,14 +118,41 @@ async def test_the_token_is_in_no_outcome() -> None:
     assert TOKEN not in str(outcome.as_json())
 
 
-async def test_a_server_that_is_lost_ends_the_run(command: Command, tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(ENDS_AT_THIRD_MESSAGE)
-    status, stdout, stderr = await command("--command", f"{sys.executable} {program}", "--level", "core")
+class Ending(Reference):
+    """Gone from its third request on."""
+
+    answered = 0
+
+    async def answer(self, request: web.Request) -> web.Response:
+        if self.answered == 2 and request.transport is not None:
+            await asyncio.gather(*(site.stop() for site in set(self.runner.sites)))
+            request.transport.abort()
+        self.answered += 1
+        return await super().answer(request)
+
+
+async def test_a_server_that_is_lost_ends_the_run(command: Command) -> None:
+    async with Ending() as server:
+        status, stdout, stderr = await command(server.url, "--only", "core.discover")
     assert status == 2
-    assert "`discover`: the program exited with status 7; it wrote: no more; the last check that ran: " in stderr
-    assert stderr.endswith("core.discover.components\n")
-    assert stdout.splitlines()[-1] == "core failed"
+    assert re.search(
+        r"the server is lost: `discover`: .*; the last check that ran: core.discover.components\n$", stderr
+    )
+    assert stdout.splitlines()[-1] == "of the checks chosen: core failed"
+
+
+async def test_a_program_over_stdio_is_served_and_checked_in_what_it_does_itself(
+    command: Command, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(DISCOVERS_ALONE)
+    status, stdout, _ = await command("--command", f"{sys.executable} {program}", "--level", "core")
+    assert (status, stdout.splitlines()[-1]) == (3, "core NOT verified")
+    assert "pass core.discover.complete" in stdout
+    assert "security." not in stdout
+    status, stdout, stderr = await command("--command", f"{sys.executable} {tmp_path / 'absent.py'}")
+    assert (status, stdout) == (2, "")
+    assert "No such file or directory" in stderr
 
 
 async def test_a_broken_should_is_a_warning(command: Command) -> None:

@@ -1,8 +1,7 @@
 """What the scripted model knows: the assistant delegates each message, and adds the team to what the subagent found."""
 
 from help_desk import choose
-
-from gepa_client.cli.model_server import Answer, Conversation, ToolCall
+from model_server import Answer, Conversation, ToolCall
 
 
 def answer(conversation: Conversation) -> Answer:

@@ -3,8 +3,7 @@
 import re
 
 from help_desk import choose
-
-from gepa_client.cli.model_server import Conversation
+from model_server import Conversation
 
 
 def answer(conversation: Conversation) -> str:

@@ -2,7 +2,7 @@
 
 from help_desk import OFFERED, choose
 
-from gepa_client.cli.model_server import Answer, Conversation, ToolCall
+from model_server import Answer, Conversation, ToolCall
 
 HANDOVERS = ("Successfully transferred", "Transferring back")
 

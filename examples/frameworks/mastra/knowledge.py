@@ -2,7 +2,7 @@
 
 from help_desk import choose
 
-from gepa_client.cli.model_server import Answer, Conversation, ToolCall
+from model_server import Answer, Conversation, ToolCall
 
 
 def answer(conversation: Conversation) -> Answer:

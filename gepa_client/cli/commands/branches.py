@@ -10,26 +10,22 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from evolverpc_common.display_text import command, shell_line
+from evolverpc_common.display_text import command
 from evolverpc_common.git import GitError
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome, code_history
-from gepa_client.cli.arguments import AsJson, RunName, StoreUrl, access_flags
+from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.repository_branches import branches_by_hand, delete_branches, listed
 from gepa_client.cli.commands.store_access import confirm, is_silent, open_cli_run
 from gepa_client.errors import JournalError
 from gepa_client.evolution.checkout import LocalCheckout, holds_commit
 from gepa_client.evolution.names import BY_HAND
 from gepa_client.journal.entries import StoredRun
-from gepa_client.run.output_folder import BEST_CANDIDATE
 from gepa_client.views.candidate_view import show_diff
 from gepa_client.views.code_view import outcome_as_json, show_code
 from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
-from protocol import Candidate
 from protocol.code import GIT_BRANCH, code_at
 
 BEST = "best"
-REPOSITORY, URL = "REPOSITORY", "URL"
-"""Stand in a printed command for the program's repository, and its server, that are not known."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +106,11 @@ def branches(
 
 def _print_no_changes(asked: _BranchesRequest, *, wanted: bool) -> None:
     """Print or refuse, as there is no change. `wanted`: a change was asked for, not only a list."""
-    seed, evolve = asked.record.seed, asked.run.config.get("evolve")
-    code = evolve in ("code", "both") or (evolve is None and seed is not None and GIT_BRANCH in seed.texts)
-    nothing = f"{safe_line(asked.run.id)} changed no code"
-    if not code:
-        nothing += ": that takes a run with a `reflection_lm`, of a server that was started with --allow-mutations"
-    name = "resume" if code and asked.run.status != "completed" else "show"
-    following = command(name, asked.run.id, store=asked.store)
+    nothing = (
+        f"{safe_line(asked.run.id)} changed no code, which takes a run with a `reflection_lm`, of a server that was "
+        "started with --allow-mutations"
+    )
+    following = command("show", asked.run.id, store=asked.store)
     if wanted:
         refuse(f"{nothing}; `{following}`")
     if asked.as_json:
@@ -130,8 +124,8 @@ def _repo_words(asked: _BranchesRequest) -> list[str]:
     """Return `--repo` as given, or with a placeholder if the present folder is not the program's repository."""
     if asked.repo != Path():
         return ["--repo", str(asked.repo)]
-    seed = code_at(asked.record.seed.texts)[1] if asked.record.seed is not None else None
-    return [] if seed is None or holds_commit(Path(), seed) else ["--repo", REPOSITORY]
+    seed = _seed(asked.record)
+    return [] if seed is None or holds_commit(Path(), seed) else ["--repo", "REPOSITORY"]
 
 
 def _list(asked: _BranchesRequest) -> None:
@@ -191,10 +185,10 @@ def _check_out(asked: _BranchesRequest, *, yes: bool) -> None:
         _confirm_check_out(asked, unasked)
     repository.switch(outcome.made.branch)
     filtered = repository.filtered(left, outcome.made.commit)
-    texts = _texts_apart(asked)
+    texts = _texts_apart(asked.record)
     if asked.as_json:
         done: dict[str, Any] = {"run": asked.run.id, "repository": str(repository.top), "branch": outcome.made.branch}
-        done |= {"commit": outcome.made.commit, "back": back, "texts": texts}
+        done |= {"commit": outcome.made.commit, "back": back}
         print_json({**done, "run_unasked": unasked, "unfiltered": filtered})
         return
     echo(
@@ -207,11 +201,11 @@ def _check_out(asked: _BranchesRequest, *, yes: bool) -> None:
             f"[yellow]git's filters were not run:[/] {safe_line(listed(sorted(filtered)), 1000)} are as the commit "
             "stores them; to run the filters, delete these files, then `git checkout -- .`",
         )
-    if texts is not None:
-        echo(
-            asked.console, "[yellow]the best candidate's texts are not in its code:[/] they are components of their own"
+    if asked.record.best is not None and texts:
+        echo(asked.console, f"[yellow]not in its code:[/] the best candidate's {safe_line(', '.join(texts))}")
+        echo_next(
+            asked.console, command("show", asked.run.id, "--candidate", str(asked.record.best.index), store=asked.store)
         )
-        echo_next(asked.console, texts)
     if back is not None:
         echo(asked.console, f"back: {safe_line(back)}")
     asked.next("--delete")
@@ -279,20 +273,9 @@ def _best(record: CodeHistory) -> MutationOutcome:
     return outcome
 
 
-def _texts_apart(asked: _BranchesRequest) -> str | None:
-    """Return the command that gives the best candidate's texts, if they are not in its code."""
-    seed, best = asked.record.seed, asked.record.best
-    if seed is None or best is None or _texts(seed.texts) == _texts(best.texts):
-        return None
-    path = Path(asked.run.output) / BEST_CANDIDATE if asked.run.output else None
-    if path is not None and path.is_file():
-        config = asked.run.config
-        server = next(iter(config.get("url") or ()), URL)
-        access = access_flags(config.get("token_file"), allow_insecure=config.get("allow_insecure"))
-        return shell_line(["mutate", server, "--texts", str(path), *access])
-    return command("show", asked.run.id, "--candidate", str(best.index), store=asked.store)
-
-
-def _texts(candidate: Candidate) -> dict[str, str]:
-    """Return the components of a candidate that are not code."""
-    return {name: text for name, text in candidate.items() if name != GIT_BRANCH}
+def _texts_apart(record: CodeHistory) -> list[str]:
+    """Return the components of the best candidate that are not code, and differ from the seed's."""
+    if record.seed is None or record.best is None:
+        return []
+    seed = record.seed.texts
+    return [name for name, text in record.best.texts.items() if name != GIT_BRANCH and text != seed.get(name)]

@@ -1,7 +1,12 @@
 """`evolverpc conformance URL`: check whether a server in any language keeps the contract, or a program over stdio."""
 
 import asyncio
+import shlex
+import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -40,7 +45,8 @@ SECTION = "the conformance program (docs/protocol.md#the-conformance-program)"
 def conformance(
     url: Annotated[str | None, typer.Argument(help="The server, with or without /rpc.")] = None,
     command: Annotated[
-        str | None, typer.Option("--command", metavar="'CMD ARGS'", help="In place of a URL: a program over stdio.")
+        str | None,
+        typer.Option("--command", metavar="'CMD ARGS'", help="In place of a URL: a program over stdio, served here."),
     ] = None,
     level: Annotated[
         Level, typer.Option("--level", help="`core`: what every server does; `full`: its capabilities too.")
@@ -57,31 +63,30 @@ def conformance(
 
     Exit with 0 if all of it is verified, with 1 if a MUST is broken, with 2 if the server is lost or no check could
     run, with 3 if nothing is broken and something was not verified, such as what needs the conformance program.
+
+    A program over stdio is served by `evolverpc serve --conformance --command`, and checked in what it does itself.
     """
-    endpoint = url or command
-    if endpoint is None or (url and command):
+    if (url is None) == (command is None):
         refuse("give the URL of a server, or the command of a program over stdio as --command 'CMD ARGS'")
-    checks = tuple(check for check in load_checks() if not only or check.id.startswith(tuple(only)))
+    checks = tuple(
+        check
+        for check in load_checks()
+        if (not only or check.id.startswith(tuple(only))) and (url or check.over == "any")
+    )
     if not checks:
         refuse(f"no check has an id that begins with {' or '.join(only or [])}")
     console = make_console()
 
     def show(outcome: CheckOutcome) -> None:
         if not as_json and (show_skipped or outcome.verdict not in UNCHECKED):
-            _show_outcome(console, outcome)
+            _show_outcome(console, outcome, pasted=url is not None)
 
     try:
-        report = asyncio.run(
-            run_conformance(
-                endpoint,
-                find_token(None, token_file) if url else None,
-                checks=checks,
-                level=level,
-                over="http" if url else "stdio",
-                on_outcome=show,
-                allow_insecure=allow_insecure,
+        with _endpoint(url, command or "", token_file) as (address, token):
+            running = run_conformance(
+                address, token, checks=checks, level=level, on_outcome=show, allow_insecure=allow_insecure
             )
-        )
+            report = asyncio.run(running)
     except ClientError as error:
         refuse(str(error))
     except Unauthorized:
@@ -97,8 +102,27 @@ def conformance(
         raise typer.Exit(BROKEN if report.count(Verdict.FAILED) else NOT_VERIFIED)
 
 
-def _show_outcome(console: Console, outcome: CheckOutcome) -> None:
-    """Print a line for a check, and below it what it found if it did not pass."""
+@contextmanager
+def _endpoint(url: str | None, command: str, token_file: Path | None) -> Iterator[tuple[str, str | None]]:
+    """Yield URL and token of the server; without a URL, of one that serves the program of `command` for the block."""
+    if url is not None:
+        yield url, find_token(None, token_file)
+        return
+    from sandbox_runtime import ServerFailed, running_server  # which `--help` does not need
+
+    serve = [sys.executable, "-P", "-m", "rpc_server", "--conformance", "--command"]
+    try:
+        with running_server([*serve, *shlex.split(command)]) as server:
+            yield server.url, server.token
+    except (ServerFailed, ValueError) as error:
+        refuse(f"{command}: {error}")
+
+
+def _show_outcome(console: Console, outcome: CheckOutcome, *, pasted: bool) -> None:
+    """Print a line for a check, and below it what it found if it did not pass, with its request if it can be `pasted`.
+
+    A server that was started for the checks is gone when they have ended.
+    """
     check = outcome.check
     line = f"{MARKS[outcome.verdict]} {check.id:<36} {safe_line(check.title)}"
     if outcome.verdict is Verdict.PASSED and console.is_terminal:
@@ -112,7 +136,7 @@ def _show_outcome(console: Console, outcome: CheckOutcome) -> None:
         echo(console, f"     expected: {safe_line(outcome.expected, 600)}{f' ({of_step})' if of_step else ''}")
         echo(console, f"     found:    {safe_line(outcome.found, 600)}")
         echo(console, f"     page:     {outcome.page} ({check.level.upper()})")
-        if request := outcome.request():  # one line on a narrow terminal too, to be pasted
+        if pasted and (request := outcome.request()):  # one line on a narrow terminal too, to be pasted
             console.print(Text(f"     request:  {plain(request, limit=LONGEST)}"), soft_wrap=True)
 
 

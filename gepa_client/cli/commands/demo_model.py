@@ -89,8 +89,7 @@ def answer(conversation: Conversation) -> str:
     asked = REFLECTION.search(conversation.last)
     if asked:
         return f"```\n{better_instructions(asked[1], conversation.last)}\n```"
-    before = [text for _, text in conversation.messages[:-1]]
-    return team("\n".join([conversation.instructions, *before]), conversation.last)
+    return team("\n".join([conversation.instructions, *conversation.messages[:-1]]), conversation.last)
 
 
 def team(instructions: str, message: str) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import inspect
 import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile, access_flags, read_object, read_text
 from gepa_client.cli.commands.sandbox_session import sandboxed, show_findings
 from gepa_client.errors import ClientError, RowsError, details, summary
-from gepa_client.evolution.checkout import LocalCheckout, holds_commit
+from gepa_client.evolution.checkout import LocalCheckout
 from gepa_client.evolution.manual_mutation import ManualMutation
 from gepa_client.evolution.names import BY_HAND, code_label, short_commit_name
 from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow
@@ -104,10 +105,10 @@ class _Mutation:
         """Make the branch in the program's repository if that is on this machine, else write its bundle to a file."""
         if made.bundle is None or made.branch is None:
             return
-        home = Path(repo).expanduser() if not is_remote(repo) else Path()
         bundle = base64.b64decode(made.bundle)
-        reason = "no clone of the repository is here"
-        if not is_remote(repo) or holds_commit(home, made.parent):
+        reason = "the repository is not on this machine"
+        if not is_remote(repo):
+            home = Path(repo).expanduser()
             try:
                 LocalCheckout(home).make_branch(made.branch, made.commit, [bundle])
             except GitError as error:
@@ -186,18 +187,8 @@ def _mutate(
     )
     settings = _settings(url, given, asked.candidate, token_file, allow_insecure=allow_insecure)
     asked.repo = settings.repo if settings is not None else None
-    own: dict[str, object] = {
-        "--location": location,
-        "--patch": patch,
-        "--texts": texts,
-        "--merge": merge,
-        "--candidate": candidate,
-    }
-    own |= {"--examples": examples, "--limit": None if limit == TRIED else limit, "--output": output}
-    words = [str(word) for flag, value in own.items() if value is not None for word in (flag, value)]
     typed = GivenArguments((), None, given)
-    again = f"{typed.command('mutate')} {shlex.join([*([] if request is None else [request]), *words])}".rstrip()
-    with _server(settings, url or "", token_file, again, allow_insecure=allow_insecure, quiet=as_json) as server:
+    with _server(settings, url or "", token_file, allow_insecure=allow_insecure, quiet=as_json) as server:
         step = _made(asked, server)
     if as_json:
         print_json(_as_json(step) | _home_as_json(asked), indent=2)
@@ -255,7 +246,7 @@ def _settings(
 
 @contextmanager
 def _server(
-    settings: RunConfig | None, url: str, token_file: Path | None, again: str, *, allow_insecure: bool, quiet: bool
+    settings: RunConfig | None, url: str, token_file: Path | None, *, allow_insecure: bool, quiet: bool
 ) -> Iterator[Address]:
     """Return the server's address, that of a sandbox which ends with the block if there are `settings` of one."""
     from gepa_client.run.resolved_settings import endpoints
@@ -263,7 +254,7 @@ def _server(
     if settings is None:
         yield Address(url, token_file=token_file, allow_insecure=allow_insecure)
         return
-    with sandboxed(settings, BY_HAND, again, quiet=quiet, count=1) as sandboxes:
+    with sandboxed(settings, BY_HAND, shell_line(sys.argv[1:]), quiet=quiet, count=1) as sandboxes:
         yield endpoints(sandboxes.settings)[0]
         show_findings(sandboxes)
 
@@ -312,10 +303,8 @@ def _show_home(asked: _Mutation, made: ApplyMutationResult, typed: GivenArgument
         return
     echo(asked.console, f"the branch is in {safe(str(asked.home.resolve()))}")
     _show_branch(asked.console, made, asked.home)
-    if not is_remote(asked.repo or ""):
-        candidate = ["--candidate", str(output)] if output is not None else []
-        following = shlex.join(["ANOTHER CHANGE", *candidate])
-        echo_next(asked.console, f"{typed.command('mutate', ref=made.branch)} {following}")
+    following = shlex.join(["ANOTHER CHANGE", *(["--candidate", str(output)] if output is not None else [])])
+    echo_next(asked.console, f"{typed.command('mutate', ref=made.branch)} {following}")
 
 
 def _show_branch(console: Console, made: ApplyMutationResult, repo: Path) -> None:

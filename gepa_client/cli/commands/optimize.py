@@ -4,33 +4,29 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import Console
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.check.preflight import preflight, preflight_model, preflight_output
+from gepa_client.check.preflight import preflight_model, preflight_output
 from gepa_client.cli.commands.page_process import page_shown
 from gepa_client.cli.commands.sandbox_session import sandboxed, show_findings
-from gepa_client.errors import ClientError, JournalError, summary
-from gepa_client.foreground.foreground_run import ForegroundRun, create_run
-from gepa_client.foreground.program_check import run_check
+from gepa_client.errors import ClientError, summary
+from gepa_client.foreground.foreground_run import ForegroundRun
+from gepa_client.foreground.new_run import checked_run
 from gepa_client.journal.entries import ITS_ID
-from gepa_client.journal.store import default_store, open_store
+from gepa_client.journal.store import default_store
 from gepa_client.run.output_folder import new_run_id
-from gepa_client.run.supervisor import LaunchDriver, launched_ahead
-from gepa_client.sandboxing.session_interface import NoSandboxes
+from gepa_client.run.supervisor import launched_ahead
 from gepa_client.settings.loading import load
 from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.transport.address import rpc_url
-from gepa_client.views.console import STOPPED, USAGE, fail, make_console, refuse
+from gepa_client.views.console import make_console, refuse
 from gepa_client.views.event_stream import EventStream
-from protocol.errors import RpcError
 
 
 def optimize(
     url: list[str] | None, config: Path | None, watch: bool, json_events: bool, events_fd: int | None, **given: Any
 ) -> None:
     """Check the servers, start a run and drive it to its end; the help and the exit statuses are in `cli.flags`."""
-    console = make_console()
     try:
         settings = load(config, {"url": url, **given})
         for server in settings.url:
@@ -41,62 +37,29 @@ def optimize(
     except (SettingsError, ClientError) as error:
         refuse(summary(error))
     typed = GivenArguments(tuple(url or ()), config, given)
-    run_id = new_run_id(settings.name)
+    run_id, stream = new_run_id(settings.name), EventStream(events_fd)
     with (
         launched_ahead(settings) as launch,
         sandboxed(settings, run_id, typed.command("optimize"), quiet=json_events) as sandboxes,
     ):
-        status = _go(sandboxes, launch, run_id, typed, watch, json_events, EventStream(events_fd), console)
-    raise typer.Exit(status)
-
-
-def _go(
-    sandboxes: NoSandboxes,
-    launch: LaunchDriver,
-    run_id: str,
-    typed: GivenArguments,
-    watch: bool,
-    json_events: bool,
-    stream: EventStream,
-    console: Console,
-) -> int:
-    """Check the servers, create the run, and drive it; return the exit status."""
-    settings = sandboxes.settings
-    try:
-        preflight(settings)
-    except (SettingsError, ClientError, RpcError) as error:
-        fail(summary(error))
-        return USAGE
-    except KeyboardInterrupt:
-        fail("stopped by hand")
-        return STOPPED
-    where = default_store(settings.store)
-    try:
-        open_store(where).close()  # a store that cannot be used is found before anything is paid for
-    except JournalError as error:
-        fail(str(error))
-        return USAGE
-    if settings.check != "off":
-        status = run_check(settings, typed, json_output=json_events, brief=True)
-        if status != 0:
+        settings = sandboxes.settings
+        run = checked_run(settings, run_id, typed, stream.resumed_by(ITS_ID), json_output=json_events)
+        if isinstance(run, int):
             show_findings(sandboxes)
-            return status
-    try:
-        output = create_run(settings, where, run_id, stream.resumed_by(ITS_ID))
-    except (SettingsError, JournalError) as error:
-        fail(str(error))
-        return USAGE
-    running = ForegroundRun(
-        settings=settings,
-        store=where,
-        store_typed=typed.given.get("store"),
-        run_id=run_id,
-        output=output,
-        json_events=json_events,
-        stream=stream,
-        console=console,
-        sandboxes=sandboxes,
-        launch=launch,
-    )
-    with page_shown(run_id, where, wanted=watch, quiet=json_events):
-        return running.run().exit_status
+            raise typer.Exit(run)
+        where = default_store(settings.store)
+        running = ForegroundRun(
+            settings=settings,
+            store=where,
+            store_typed=typed.given.get("store"),
+            run=run,
+            output=Path(run.output or ""),
+            json_events=json_events,
+            stream=stream,
+            console=make_console(),
+            sandboxes=sandboxes,
+            launch=launch,
+        )
+        with page_shown(run_id, where, wanted=watch, quiet=json_events):
+            ended = running.drive()
+    raise typer.Exit(ended.exit_status)

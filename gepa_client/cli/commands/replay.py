@@ -36,4 +36,4 @@ def replay(
         running = replaying(found, store, folder, json_events=json_events, until=until)
     except (SettingsError, OSError) as error:
         refuse(str(error))
-    raise typer.Exit(running.run().exit_status)
+    raise typer.Exit(running.drive().exit_status)

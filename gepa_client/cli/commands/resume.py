@@ -10,7 +10,7 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.commands.page_process import page_shown
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.commands.store_access import open_cli_run
-from gepa_client.foreground.continued_run import continued, output_again, settings_again
+from gepa_client.foreground.continued_run import output_again, settings_again
 from gepa_client.foreground.foreground_run import ForegroundRun, replaying
 from gepa_client.journal.entries import SEARCH, StoredRun
 from gepa_client.journal.history import end_of
@@ -39,7 +39,7 @@ def resume(
     stream = EventStream(events_fd)
     with open_cli_run(given["store"], run, unavailable=PAUSED, reports_stop=False) as (kept, found):
         spent_usd = SpendingTotals(kept.spending(found.id)).cost_usd
-        end, before = end_of(kept, found.id, SEARCH), continued(kept, found)
+        end, seen = end_of(kept, found.id, SEARCH), len(kept.requests(found.id))
     if found.resumed_by is not None and events_fd is None and not (url or given.get("fleet") or given.get("repo")):
         refuse(
             f"run {found.id} was started by a call of optimize, which serves the program: continue it with "
@@ -64,15 +64,15 @@ def resume(
             settings=sandboxes.settings,
             store=where,
             store_typed=given["store"],
-            run_id=found.id,
+            run=found,
             output=output,
             json_events=json_events,
             stream=stream,
             console=make_console(),
             sandboxes=sandboxes,
             typed=GivenArguments((found.id, *(url or ())), config, given).command("resume"),
-            **before,
-        ).run()
+            seen_requests=seen,
+        ).drive()
     raise typer.Exit(ended.exit_status)
 
 
@@ -105,7 +105,7 @@ def _write_report(run: StoredRun, store: str | None, stream: EventStream, *, as_
     """
     if not as_json:
         echo(make_console(), "this run is complete; its reports are missing, and a replay of its record writes them")
-    ended = replaying(run, store, output_again(run), json_events=as_json, stream=stream).run()
+    ended = replaying(run, store, output_again(run), json_events=as_json, stream=stream).drive()
     raise typer.Exit(ended.exit_status)
 
 

@@ -52,8 +52,12 @@ def verify(
     """
     file = _file(certificate, store)
     claimed = _read(file)
-    if (reason := _other_version(claimed, store, exported)) is not None:
-        refuse(f"{file}: {reason}")
+    version = claimed.get("version")
+    if version not in (None, FORMAT_VERSION):
+        refuse(
+            f"{file}: the format of this certificate has version {version}, and evolverpc {installed_version()} "
+            f"verifies version {FORMAT_VERSION}: nothing was checked; use the evolverpc that wrote it"
+        )
     with _record(store, exported, claimed["run"]) as (kept, run):
         wrong = mismatches(kept, run, claimed)
     if as_json:
@@ -63,7 +67,7 @@ def verify(
         fail(f"{file} is not valid: it does not follow from the record of run {run.id}")
         for each in wrong:
             echo(make_console(stderr=True), f"  {safe_line(each, LONGEST)}")
-        if any(each.startswith("digests.entries: ") for each in wrong) and _has_another(run, file):
+        if any(each.startswith("digests.entries: ") for each in wrong):
             console = make_console(stderr=True)
             echo(console, "The journal has other entries than this file states. If the run was extended since, its")
             echo(console, "certificate is a newer one, in its folder:")
@@ -97,15 +101,6 @@ def _record(store: str | None, exported: Path | None, run_id: str) -> Iterator[t
         yield kept, run
 
 
-def _has_another(run: StoredRun, file: Path) -> bool:
-    """Whether the run's folder is known here and has a certificate that is another file than this one."""
-    own = Path(run.output or "") / CERTIFICATE
-    try:
-        return run.output is not None and own.is_file() and not own.samefile(file)
-    except OSError:  # it cannot be read from here: there is nothing to name
-        return False
-
-
 def _file(text: str, store: str | None) -> Path:
     """Return the file of the certificate: the path that the text is, else that of the run that it names."""
     path = Path(text)
@@ -133,20 +128,6 @@ def _read(file: Path) -> dict[str, Any]:
     if not isinstance(found.get("run"), str):
         refuse(f"{file}: not a certificate: it names no run; give the certificate.json in the folder of a run")
     return found
-
-
-def _other_version(claimed: dict[str, Any], store: str | None, exported: Path | None) -> str | None:
-    """Return that the certificate has a version that is not verified here, and what to do; None if it has not."""
-    version = claimed.get("version")
-    if not isinstance(version, int | float) or isinstance(version, bool) or version == FORMAT_VERSION:
-        return None
-    imported = [command("import", str(exported), store=store)] if exported is not None else []
-    again = [*imported, command("replay", claimed["run"], "--output", "again", store=store)]
-    return (
-        f"the format of this certificate has version {version:g}, and evolverpc {installed_version()} verifies version "
-        f"{FORMAT_VERSION}: nothing was checked. Verify it with the evolverpc that wrote it, or write a certificate of "
-        f"version {FORMAT_VERSION} from the same record: {' and then '.join(f'`{each}`' for each in again)}"
-    )
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

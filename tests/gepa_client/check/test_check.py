@@ -88,17 +88,6 @@ def test_more_rows_are_tried_while_failures_may_be_within_the_limit(serve: Serve
     assert hopeless.status == 1
 
 
-def test_a_row_that_lacks_a_field_of_the_others_is_named_with_its_line(serve: Serve, cli: Cli, tmp_path: Path) -> None:
-    of_file = [{**row, "label": "a"} for row in rows(34)]
-    del of_file[6]["label"]
-    lines = [json.dumps(row) for row in of_file]
-    (tmp_path / "rows.jsonl").write_text("\n".join([lines[0], "", *lines[1:]]), encoding="utf-8")
-    ended = cli("check", serve(learned()), "--trainset", "rows.jsonl")
-    assert "row 6 (line 8 of rows.jsonl) lacks `label`, which the other 33 have" in ended.stdout
-    held = Script(seed={"rules": "red"}, datasets={"train": of_file})
-    assert "row 6 of train lacks `label`, which the other 33 have" in cli("check", serve(held)).stdout
-
-
 def test_at_most_15_rows_are_tried_spread_over_all_and_not_at_equal_distances(serve: Serve, cli: Cli) -> None:
     script = Script(seed={"rules": "red green blue"}, datasets={"train": rows(60)})
     report = json.loads(cli("check", serve(script), "--json").stdout)

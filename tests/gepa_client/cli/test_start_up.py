@@ -64,9 +64,3 @@ def test_version_is_the_packages_own(cli: Cli) -> None:
     from importlib.metadata import version
 
     assert cli("--version").stdout.startswith(f"evolverpc {version('evolverpc')} (Python package in ")
-
-
-def test_a_word_for_a_command_that_has_another_name_is_refused_with_that_name(cli: Cli) -> None:
-    refused = cli("report", "last")
-    assert refused.status == 2
-    assert "No such command 'report'. Did you mean 'show'" in refused.stderr

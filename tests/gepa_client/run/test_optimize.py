@@ -195,7 +195,7 @@ def test_a_reflection_model_by_name_proposes_with_the_users_own_prompt(
     (tmp_path / "prompt.txt").write_text("Mind the manners. Now: <curr_param> Seen: <side_info>")
     (tmp_path / "run.toml").write_text(
         f'max_metric_calls = 150\nmax_cost_usd = 1.0\nreflection_lm = "openai/no-such-model"\n'
-        f'reflection_prompt_template = "@prompt.txt"\nproposals = "same_parent:2"\n'
+        f'reflection_prompt_template = "@prompt.txt"\nproposals = "1x2"\n'
         f'[reflection_lm_kwargs]\napi_base = "{model}"\napi_key = "hush"\ntemperature = 0.25\n'
     )
     ended = cli("optimize", url, "-c", "run.toml", "--check", "off")

@@ -272,11 +272,11 @@ def test_flags_override_recorded_settings_and_their_equivalents(tmp_path: Path) 
             "validation": "race:40:75",
         },
     ).recorded()
-    flags = {"fleet": tmp_path / "f", "max_metric_calls": 9, "use_merge": False, "proposals": "same_parent:2"}
+    flags = {"fleet": tmp_path / "f", "max_metric_calls": 9, "use_merge": False, "proposals": "1x2"}
     settings = from_record(recorded, {**flags, "reflection_lm": "program", "validation": "race"})
     assert settings.validation == "race:40:75", "its numbers are those of the run"
     assert (settings.url, settings.fleet, settings.max_metric_calls) == ((), tmp_path / "f", 9)
-    assert (settings.proposals, settings.reflection_lm, settings.use_merge) == ("same_parent:2", None, False)
+    assert (settings.proposals, settings.reflection_lm, settings.use_merge) == ("1x2", None, False)
 
 
 def test_a_secret_that_was_not_recorded_must_be_given_again() -> None:
@@ -323,8 +323,6 @@ def test_every_setting_may_change_or_is_part_of_a_runs_identity() -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ({"proposals": "4"}, {"proposals": "independent:4"}),
-        ({"proposals": "2x4"}, {"proposals": "pxn:2x4"}),
         ({"proposals": "1"}, {}),
         ({"reflection_lm": "program"}, {}),
         ({"reflection_lm": "x", "reflection_lm_kwargs": {}}, {"reflection_lm": "x"}),
