@@ -690,7 +690,7 @@ Event = (
     | Finished
 )
 
-ShownDecision = Budget | Steered
+ShownDecision = Budget | Steered | StepFailed
 """Decisions that a page of the run gets as they are."""
 
 Emit = Callable[[Event], None]

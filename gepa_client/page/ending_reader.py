@@ -7,28 +7,22 @@ from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import StoredRun
-from gepa_client.journal.run_events import Budget
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.page.event_log import EventLog
-from gepa_client.page.moment_events import CertificateFound, FailedStep, StatedFact, Summary, SummaryTable, TestScores
-from gepa_client.page.page_fact import sent_text
+from gepa_client.page.moment_events import StatedFact, Summary, SummaryTable
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.no_improvement import no_improvement, unused_iterations
 from gepa_client.run.recorded_run import view_of
 from gepa_client.run.run_view import RunView
 
-_FAILED_STEPS = 20
-"""Failed iterations that are listed, the first ones."""
-
 
 class EndingReader:
-    """The ends of one run, each read once. `until`: as of `view_of`. `warnings`: those of the last end."""
+    """The ends of one run, each read once. `until`: as of `view_of`."""
 
     def __init__(self, store: Store, run_id: str, log: EventLog, until: int | None) -> None:
         self._store, self._id, self._log, self._until = store, run_id, log, until
         self._read: tuple[str, str] | None = None
-        self.warnings: list[str] = []
 
     def is_read(self, run: StoredRun) -> bool:
         """Return whether this end was read."""
@@ -42,22 +36,12 @@ class EndingReader:
         if run.status == "pending" or run.identity is None:
             return
         view = view_of(self._store, run, self._until)
-        self.warnings = view.warnings
-        if view.ties is not None:
-            self._log.add(view.ties)
-            self._log.add(Budget(at=view.ties.at, metric_calls=view.ties.metric_calls))
         if run.status in OVER and view.sealed is not None and self._until is None:
-            self._add_certificate(run, view)
+            try:
+                view.certificate = certify(self._store, run)
+            except NoCertificate as error:
+                view.no_certificate = str(error)
         self._log.add(summary_of(view, explain(self._store, run, self._until)))
-
-    def _add_certificate(self, run: StoredRun, view: RunView) -> None:
-        try:
-            found = view.certificate = certify(self._store, run)
-        except NoCertificate as error:
-            view.no_certificate = str(error)
-            return
-        low, high = found.validation.low, found.validation.high
-        self._log.add(CertificateFound(candidate=found.candidate, low=low, high=high))
 
 
 def _mark(run: StoredRun) -> tuple[str, str]:
@@ -74,9 +58,13 @@ def summary_of(view: RunView, explained: Explanation | None) -> Summary:
     if (unused := unused_iterations(view)) is not None:
         facts.append(("unused", unused))
     headline = view.headline()
-    test = headline if headline is not None and headline.of_test else None
+    validation = view.certificate.validation if view.certificate is not None else None
     return Summary(
-        test=None if test is None else TestScores(seed=test.seed, best=test.best, rows=test.rows),
+        best=view.best.index if view.best is not None else None,
+        test=headline if headline is not None and headline.of_test else None,
+        compared=view.whole_validation(),
+        low=validation.low if validation is not None else None,
+        high=validation.high if validation is not None else None,
         story=fields.story(view, explained),
         certificate=_stated(fields.certificate_facts(view)),
         no_improvement=_stated(no_improvement(view)),
@@ -85,14 +73,6 @@ def summary_of(view: RunView, explained: Explanation | None) -> Summary:
         tables=[
             SummaryTable(heading=heading, columns=list(columns), rows=[list(row) for row in rows])
             for heading, columns, rows in fields.tables(view)
-        ],
-        failed_steps=[
-            FailedStep(
-                iteration=failure.iteration,
-                step=failure.step,
-                text=sent_text(f"{failure.message}\n{failure.details or ''}".rstrip()),
-            )
-            for failure in view.failures[:_FAILED_STEPS]
         ],
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from gepa_client.analysis.explanation import Change, Explanation, explain
+from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.analysis.proposals import ComparedRow
 from gepa_client.analysis.ties import ancestry
 from gepa_client.evolution.names import component_texts
@@ -12,53 +12,17 @@ from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.history import recorded_events
 from gepa_client.journal.run_events import CandidateFound
 from gepa_client.journal.store import Store
-from gepa_client.page.page_answers import (
-    ChangeShown,
-    Explained,
-    Origin,
-    ProposalShown,
-    Provenance,
-    ProvenanceSpan,
-    RowGroup,
-)
+from gepa_client.page.page_answers import Origin, ProposalShown, Provenance, ProvenanceSpan
 from gepa_client.page.page_fact import NotThere, candidate_of
 from gepa_client.page.proposal_answers import proposals
-from gepa_client.report import summary_fields as fields
 
 
-def explanation(store: Store, run_id: str, until: int | None) -> Explained:
+def explanation(store: Store, run_id: str, until: int | None) -> Explanation:
     """Return why the best candidate of a run is better than the seed. `until`: before this number of the journal."""
     found = explain(store, store.run(run_id), until)
     if found is None:
         raise NotThere("the seed has not been scored")
-    return explained(found)
-
-
-def explained(found: Explanation) -> Explained:
-    """Return an explanation as the page gets it."""
-    return Explained(
-        best=found.best,
-        overall=None if found.overall is None or len(found.steps) < 2 else _change(found.overall),
-        steps=[_change(step) for step in found.steps],
-        steps_omitted=found.steps_omitted,
-    )
-
-
-def _change(change: Change) -> ChangeShown:
-    return ChangeShown(
-        candidate=change.candidate,
-        against=change.against,
-        title=fields.step_title(change),
-        origin=fields.step_origin(change),
-        moved=fields.moved_rows(change.scores),
-        texts=change.texts,
-        proposal=change.reason.number if change.reason is not None else None,
-        groups=[
-            RowGroup(name=name, count=moved.count, rows=moved.rows)
-            for name, moved in fields.row_groups(change)
-            if moved.count
-        ],
-    )
+    return found
 
 
 def provenance(

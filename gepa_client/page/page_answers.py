@@ -2,7 +2,8 @@
 
 from pydantic import JsonValue
 
-from gepa_client.analysis.proposals import ComparedRow, Excerpt, RowResult, TextChange
+from gepa_client.analysis.explanation import Explanation
+from gepa_client.analysis.proposals import ComparedRow, Excerpt, RowResult
 from gepa_client.page.page_fact import Part, TextPart
 
 
@@ -131,47 +132,4 @@ class Provenance(Part):
     origins: list[Origin]
 
 
-class RowGroup(Part):
-    """Rows that a change made better, made worse or left: how many, and the first of them."""
-
-    name: str
-    count: int
-    rows: tuple[ComparedRow, ...]
-
-
-class ChangeShown(Part):
-    """A candidate against one of its parents, or the seed. `proposal`: where its proposal begins.
-
-    `against`: the other candidate. `origin`, `moved`: in words.
-    """
-
-    candidate: int
-    against: int
-    title: str
-    origin: str
-    moved: str
-    texts: tuple[TextChange, ...]
-    proposal: int | None
-    groups: list[RowGroup]
-
-
-class Explained(Part):
-    """Why the best candidate is better. `overall`: against the seed, if that is not the only step.
-
-    `steps`: the changes from the seed to the best, oldest first; `steps_omitted`: earlier ones.
-    """
-
-    best: int
-    overall: ChangeShown | None
-    steps: list[ChangeShown]
-    steps_omitted: int
-
-
-class Transcript(Part):
-    """What is long of a change of code: its diff, and the log of a rejected one."""
-
-    log: Excerpt | None
-    diff: TextPart | None
-
-
-AnyPageAnswer = RunList | Cell | TextPart | ProposalShown | Provenance | Explained | Transcript
+AnyPageAnswer = RunList | Cell | TextPart | ProposalShown | Provenance | Explanation

@@ -6,7 +6,6 @@ from gepa_client.journal.store import Store, named_store
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.ending_reader import EndingReader
 from gepa_client.page.entry_reader import EntryReader
-from gepa_client.page.event_lines import EventListBuilder
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import FailureCounts, Notices, Position, StoreTrouble
@@ -40,8 +39,8 @@ class RunReader:
         self._store, self._named, self._id, self._log = store, named_store(url), run_id, log
         self._is_ended = ended
         self._rows = InitialRows(store, run_id, log)
-        self._decisions = DecisionReader(store, run_id, log, self._rows, EventListBuilder(until))
-        self._heartbeats = HeartbeatReader(store, run_id, self._decisions)
+        self._decisions = DecisionReader(store, run_id, log, self._rows)
+        self._heartbeats = HeartbeatReader(self._rows, self._decisions)
         self._entries = EntryReader(store, run_id, log, self._rows, self._decisions)
         self._totals = TotalsReader(store, run_id, log, self._rows, self._decisions)
         self._ending = EndingReader(store, run_id, log, until)
@@ -90,22 +89,16 @@ class RunReader:
             more = self._entries.read()
         self._requests.read(run)
         ended = not driven and not more
-        self._add_lines(run)
         if ended and not self._ending.is_read(run):
             self._log.add(Position(end=self._entries.end, complete=False))  # what follows takes seconds of a long run
             self._log.published()
             self._totals.read(at_once=True)
             self._ending.read(run)
-            self._add_lines(run)
             self._read_moment(run, driven=driven)  # its failures are known now
         else:
             self._totals.read()
         self._log.add(Position(end=self._entries.end, complete=ended))
         return more
-
-    def _add_lines(self, run: StoredRun) -> None:
-        recorded = map(str, run.counters.get("warnings") or ())
-        self._log.add(self._decisions.lines.with_warnings([*recorded, *self._ending.warnings]))
 
     def _read_moment(self, run: StoredRun, *, driven: bool) -> None:
         url, end = self._store.url, self._entries.end

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from evolverpc_common.display_text import counted, one_line
-from gepa_client.evolution.names import code_label
+from gepa_client.evolution.names import candidate_name, code_label
 from gepa_client.journal import run_events as events
 from gepa_client.report.calling_program import blocked_hint, where_of
 from gepa_client.run.run_view import RunView
@@ -107,7 +107,7 @@ def event_line(event: events.Event) -> EventText:
             return EventText(_tie_summary(event))
         case events.Tested():
             times = f", {event.repeats} times each" if event.repeats > 1 else ""
-            return EventText(f"{named(event.index)}: {event.score:.4g} on {event.rows} test rows{times}")
+            return EventText(f"{candidate_name(event.index)}: {event.score:.4g} on {event.rows} test rows{times}")
         case events.Finalized(error=str()):
             return EventText(one_line(event.error or ""), "yellow", "finalize failed:", is_kept=True)
         case events.Finalized():
@@ -170,11 +170,6 @@ def event_tables(view: RunView) -> list[Table]:
         ("Copied from training rows", ("copy", "words", "rows"), copied),
         ("Refused", ("request", "reason"), refused),
     ]
-
-
-def named(index: int) -> str:
-    """`candidate 3`, or `the seed`."""
-    return f"candidate {index}" if index else "the seed"
 
 
 def clock(seconds: float) -> str:
@@ -253,8 +248,8 @@ def rejected_text(view: RunView) -> str:
 
 def _tie_summary(ties: events.TiesCompared) -> str:
     """Return which of the best candidates were compared, on how many fresh rows, and which is the best."""
-    means = ", ".join(f"{named(each.index)} {each.mean:.4g}" for each in ties.candidates)
-    found = f"means over {ties.validation_rows + ties.rows:,} rows: {means}; the best is {named(ties.best)}"
+    means = ", ".join(f"{candidate_name(each.index)} {each.mean:.4g}" for each in ties.candidates)
+    found = f"means over {ties.validation_rows + ties.rows:,} rows: {means}; the best is {candidate_name(ties.best)}"
     fresh = ties.rows - ties.validation_left
     fewer = "" if fresh == ties.asked else f" of the {ties.asked:,} asked for, as no more are fresh"
     if not ties.validation_left:
@@ -272,7 +267,7 @@ def _origin(mutation: events.MutationStarted) -> str:
     """`candidate 3`, or `candidates 3 and 5, merged`."""
     if mutation.kind == "merge":
         return f"candidates {' and '.join(map(str, mutation.parents))}, merged"
-    return named(mutation.parents[0] if mutation.parents else 0)
+    return candidate_name(mutation.parents[0] if mutation.parents else 0)
 
 
 def size_text(added: int, removed: int, files: int) -> str:

@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from evolverpc_common.display_text import plain_json
+from gepa_client.evolution.names import candidate_name
 from gepa_client.journal import run_events as events
-from gepa_client.report.event_words import PHASES, EventText, clock, event_line, named
+from gepa_client.report.event_words import PHASES, EventText, clock, event_line
 from gepa_client.report.state_words import (
     calls_text,
     changes_text,
@@ -267,5 +268,5 @@ def frame(view: RunView, latest: list[str], width: int) -> RenderableType:
 def _scores(view: RunView) -> str:
     if view.seed is None or view.best is None:
         return "[dim]not known yet[/]"
-    best = f"{named(view.best.index)}{'' if view.best.index else ' itself'}"
+    best = f"{candidate_name(view.best.index)}{'' if view.best.index else ' itself'}"
     return f"seed {view.seed.score:.2f} · best [bold green]{view.best.score:.2f}[/] ({best})"

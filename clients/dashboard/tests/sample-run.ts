@@ -63,6 +63,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     driver: driven ? text("driver", "process 4711 on build-3") : null,
     driven,
     store: text("store", "runs/evolverpc.db"),
+    warnings: [text("message", "2 of 30 validation rows have the same content")],
     commands: [
       { command: text("command", `evolverpc show ${RUN}`), what: text("what", "prints the result") },
       { command: text("command", `evolverpc resume ${RUN}`), what: text("what", "continues the run") },
@@ -160,6 +161,11 @@ export function sampleRun(options: SampleOptions = {}): Sample {
         files: [text("file", "src/teams.py")],
         summary: sent("summary", "Cache the lookup of teams"),
         cost_usd: 0.12,
+        log: sent("transcript", "I read src/teams.py and add a cache."),
+        diff: sent(
+          "diff",
+          "--- a/src/teams.py\n+++ b/src/teams.py\n@@ -1,2 +1,3 @@\n import json\n-def team(x):\n+@cache\n+def team(x):",
+        ),
       });
     }
   }
@@ -211,16 +217,13 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     },
   });
   events.push({
-    event: "lines",
-    lines: [
-      {
-        at: null,
-        lead: "warning:",
-        text: text("message", "2 of 30 validation rows have the same content"),
-        tone: "warn",
-      },
-    ],
-    omitted: 0,
+    event: "failure",
+    seconds: 0,
+    at: 200,
+    iteration: 3,
+    step: text("step", "reflection"),
+    message: text("failed", "TimeoutError: no answer"),
+    details: text("details", "Traceback (most recent call last):\nTimeoutError: no answer"),
   });
   events.push({
     event: "steer",
@@ -295,7 +298,11 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     const fact = (label: string, usual: string) => ({ label: text("label", label), text: text("fact", usual) });
     events.push({
       event: "summary",
-      test: { seed: 0.52, best: 0.81, rows: "25 test rows" },
+      best,
+      test: { seed: 0.52, best: 0.81, rows: "25 test rows", of_test: true },
+      compared: null,
+      low: (means[best] as number) - 0.07,
+      high: (means[best] as number) + 0.03,
       story: [text("story", "On 25 test rows the seed scores 0.52 and the best candidate (11) scores 0.81.")],
       certificate: [fact("verdict", "improved: the best candidate scores 0.29 more"), fact("test", "25 rows")],
       no_improvement: [fact("because", "3 worse on their minibatch"), fact("try", "another `reflection_lm`")],
@@ -308,15 +315,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
           rows: [[text("model", "openai/gpt-5"), "12"]],
         },
       ],
-      failed_steps: [
-        { iteration: 3, step: text("step", "reflection"), text: sent("failed", "TimeoutError: no answer") },
-      ],
-    });
-    events.push({
-      event: "certificate",
-      candidate: best,
-      low: (means[best] as number) - 0.07,
-      high: (means[best] as number) + 0.03,
     });
   }
   events.push({
@@ -347,13 +345,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
         { candidate: 0, proposal: null, rows: [], worth: null },
       ],
     };
-    answers[`${api}/transcript?at=${20 + index * 60}`] = {
-      log: sent("transcript", "I read src/teams.py and add a cache."),
-      diff: sent(
-        "diff",
-        "--- a/src/teams.py\n+++ b/src/teams.py\n@@ -1,2 +1,3 @@\n import json\n-def team(x):\n+@cache\n+def team(x):",
-      ),
-    };
   }
   answers[`${api}/explanation`] = explanation(size - 1, sent, text);
   answers["/api/runs"] = { runs: [0, 1, 2].map((at) => runSummary(at, sent, text)) };
@@ -383,17 +374,6 @@ function explanation(best: number, sent: Sent, text: Text) {
     title: `Candidate ${candidate}: 0.52 -> 0.81 on validation`,
     origin: "From the seed. Iteration 1, after 36 metric calls.",
     moved: "9 rows are better, 1 is worse and 20 the same",
-    texts: [
-      {
-        component: text("component", "instructions"),
-        words: [
-          { kind: "same", text: text("text", "Classify the ticket. ") },
-          { kind: "del", text: text("text", "Be quick.") },
-          { kind: "add", text: text("text", "Read the whole message first.") },
-          { kind: "cut", text: "212 words" },
-        ],
-      },
-    ],
     proposal: 60,
     groups: [
       { name: "Better", count: 9, rows },

@@ -11,10 +11,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from evolverpc_common.display_text import command, counted, duration, money, seconds_since
+from evolverpc_common.display_text import command, counted, duration, seconds_since
 from gepa_client.analysis.explanation import explain, explain_candidate
 from gepa_client.analysis.failed_examples import ROWS_LISTED, failed_examples
 from gepa_client.analysis.mutation_outcomes import code_history
+from gepa_client.analysis.proposals import ProposalHistory
 from gepa_client.analysis.steered import steered
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.runs import COLOURS
@@ -37,7 +38,6 @@ from gepa_client.views.console import (
     echo_next,
     fail,
     make_console,
-    plain_table,
     print_json,
     refuse,
     safe,
@@ -55,9 +55,6 @@ DIGEST_SHOWN = 8
 
 LONGEST_FACT = 2000
 REFUSALS_SHOWN = 20
-
-WITHOUT_ANSWER = ("lost", None)
-"""Outcomes of attempts without a response: their cost is unknown."""
 
 
 def show(
@@ -92,8 +89,9 @@ def show(
             _show_run(console, kept, found, candidates, full=full, url=store)
         else:
             code, rows = code_history(kept, found.id, candidates), validation_rows(kept, found.id)
-            change = explain_candidate(kept, found, candidates, candidate)
-            show_candidate(console, candidates, candidate, rows, code, change, full=full)
+            history = ProposalHistory(kept, found, candidates)
+            change = explain_candidate(kept, found, candidates, candidate, history)
+            show_candidate(console, candidates, candidate, rows, code, change, history, full=full)
         console.print()
         echo_next(console, next_command(found, store, candidates=bool(candidates)))
 
@@ -117,7 +115,7 @@ def _as_json(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord]
         ],
         "requests": [asdict(each) for each in store.requests(run.id)],
         "explanation": asdict(explained) if (explained := explain(store, run)) is not None else None,
-        "lost": sum(spent.attempts for spent in spending if spent.outcome in WITHOUT_ANSWER),
+        "lost": sum(spent.attempts for spent in spending if spent.outcome in fields.WITHOUT_ANSWER),
     }
 
 
@@ -157,27 +155,10 @@ def _show_run(
 
 
 def _show_spending(console: Console, spending: Sequence[Spending], *, running: bool) -> None:
-    echo(console, "\n[bold]calls[/]")
-    table = plain_table("kind", "outcome", right=("attempts", "results", "seconds", "cost"))
-    for spent in sorted(spending, key=lambda one: (one.kind, one.outcome != "ok", one.outcome or "")):
-        answered = spent.outcome not in WITHOUT_ANSWER
-        known = answered or spent.cost_usd or spent.unpriced
-        table.add_row(
-            safe_line(spent.kind, 40),
-            _outcome(spent.outcome),
-            f"{spent.attempts:,}",
-            f"{spent.examples:,}" if answered else "-",
-            f"{spent.seconds:,.1f}",
-            money(spent.cost_usd, spent.unpriced, spent.unreported) if known else "unknown",
-        )
-    console.print(table)
-    usd = sum(spent.cost_usd for spent in spending)
-    unpriced, unreported, tokens_in, tokens_out = (
-        sum(getattr(spent, name) for spent in spending)
-        for name in ("unpriced", "unreported", "input_tokens", "output_tokens")
-    )
-    cost = money(usd, unpriced, unreported)
-    echo(console, f"in all: {cost}; {tokens_in:,} tokens in, {tokens_out:,} out, as far as reported")
+    heading, columns, rows = fields.spending_table(spending)
+    _show_figures(console, heading.lower(), columns, rows)
+    echo(console, f"in all: {fields.whole_cost(spending)}; {fields.tokens_text(spending)}")
+    unpriced, unreported = (sum(getattr(spent, name) for spent in spending) for name in ("unpriced", "unreported"))
     if unreported:
         silent = f"{counted(unreported, 'result')} of the program reported no usage"
         echo(console, f"[dim]{silent}: a program that calls no model has none to report[/]")
@@ -209,14 +190,8 @@ def _show_figures(console: Console, heading: str, columns: Sequence[str], rows: 
     for at, column in enumerate(columns):
         table.add_column(column, justify="right" if at else "left", no_wrap=at > 0, overflow="fold")
     for name, *figures in rows:
-        table.add_row(safe_line(name, 80), *figures)
+        table.add_row(*(safe_line(cell, 80) for cell in (name, *figures)))
     console.print(table)
-
-
-def _outcome(outcome: str | None) -> str:
-    if outcome is None:
-        return "[yellow]no answer yet[/]"
-    return f"[green]{outcome}[/]" if outcome == "ok" else f"[yellow]{safe_line(outcome, 40)}[/]"
 
 
 def _run_facts(store: Store, run: StoredRun, view: RunView, *, full: bool) -> list[tuple[str, str]]:

@@ -24,6 +24,7 @@ RUN: dict[str, Any] = {
     "splits": {},
     "driven": True,
     "store": "runs.db",
+    "warnings": [],
     "commands": [CommandHint(command="evolverpc resume 4f2", what="continue the run")],
 }
 CALM: dict[str, Any] = {

@@ -1,7 +1,7 @@
 /** The texts of a candidate, compared word by word with another one, or with the origin of each part. */
 
 import { useMemo, useState } from "preact/hooks";
-import type { Provenance, ProvenanceSpan, Transcript } from "../generated/answers";
+import type { Provenance, ProvenanceSpan } from "../generated/answers";
 import type { Excerpt, Mutation } from "../generated/events";
 import { useLoaded, useWhole, wholeText } from "../loading";
 import { Choice } from "../parts/choice";
@@ -42,7 +42,6 @@ export function TextView({ view, params, api }: ViewProps) {
       </>
     );
   }
-  const components = [...new Set([...Object.keys(candidate.texts), ...Object.keys(other?.texts ?? {})])];
   return (
     <>
       {ABOUT}
@@ -67,19 +66,11 @@ export function TextView({ view, params, api }: ViewProps) {
       {mode === "origins" ? (
         <Origins view={view} api={api} candidate={candidate} />
       ) : (
-        components.map((component) => (
-          <section class="panel" key={component}>
-            <Inline as="h2" text={component} length={120} />
-            <Component
-              api={api}
-              component={component}
-              candidate={candidate}
-              other={mode === "compared" ? other : undefined}
-            />
-          </section>
-        ))
+        <section class="panel">
+          <Texts api={api} candidate={candidate} other={mode === "compared" ? other : undefined} />
+        </section>
       )}
-      {candidate.code !== null && <Code view={view} api={api} candidate={candidate} />}
+      {candidate.code !== null && <Code view={view} candidate={candidate} />}
     </>
   );
 }
@@ -152,15 +143,30 @@ function About({ view, candidate, other }: { view: View; candidate: Candidate; o
   );
 }
 
-interface ComponentProps {
+interface TextsProps {
   readonly api: string;
-  readonly component: string;
   readonly candidate: Candidate;
+  /** What it is compared with. */
   readonly other: Candidate | undefined;
 }
 
+/** The texts of a candidate by component. */
+export function Texts(props: TextsProps) {
+  const components = [...new Set([...Object.keys(props.candidate.texts), ...Object.keys(props.other?.texts ?? {})])];
+  return (
+    <>
+      {components.map((component) => (
+        <section key={component}>
+          <Inline as="h3" text={component} length={200} />
+          <Component component={component} {...props} />
+        </section>
+      ))}
+    </>
+  );
+}
+
 /** One component; texts that events hold only the beginning of are loaded when asked for. */
-export function Component({ api, component, candidate, other }: ComponentProps) {
+function Component({ api, component, candidate, other }: TextsProps & { component: string }) {
   const [whole, setWhole] = useState(false);
   const [now, was] = [candidate.texts[component], other?.texts[component]];
   const cut = (now?.omitted ?? 0) + (was?.omitted ?? 0);
@@ -289,7 +295,7 @@ function leading(text: string): string {
 }
 
 /** The commit of a candidate, and the change that made it. */
-function Code({ view, api, candidate }: { view: View; api: string; candidate: Candidate }) {
+function Code({ view, candidate }: { view: View; candidate: Candidate }) {
   const made = view.mutations.find(({ commit }) => commit !== null && commit === candidate.code?.commit);
   return (
     <section class="panel">
@@ -303,16 +309,14 @@ function Code({ view, api, candidate }: { view: View; api: string; candidate: Ca
           </>
         )}
       </p>
-      {made !== undefined && <Change api={api} mutation={made} />}
+      {made !== undefined && <Change mutation={made} />}
     </section>
   );
 }
 
-export function Change({ api, mutation }: { api: string; mutation: Mutation }) {
-  const [opened, setOpened] = useState(false);
-  const answer = useLoaded<Transcript>(opened ? `${api}/transcript?at=${mutation.at}` : null);
+export function Change({ mutation }: { mutation: Mutation }) {
   return (
-    <details onToggle={(event) => setOpened(event.currentTarget.open)}>
+    <details>
       <summary>
         {mutation.stage === null ? (
           "Change"
@@ -329,19 +333,13 @@ export function Change({ api, mutation }: { api: string; mutation: Mutation }) {
       <Part name="Reason" value={mutation.reason} />
       <Part name="Request" value={mutation.request} />
       <Part name="Summary" value={mutation.summary} />
-      <Shown loaded={answer}>
-        {(found) => (
-          <>
-            {found.diff !== null && (
-              <>
-                <h3>Difference</h3>
-                <Compared pieces={diffLines(found.diff)} label="Difference" omitted={found.diff.omitted} />
-              </>
-            )}
-            <Part name="Log" value={found.log} />
-          </>
-        )}
-      </Shown>
+      {mutation.diff !== null && (
+        <>
+          <h3>Difference</h3>
+          <Compared pieces={diffLines(mutation.diff)} label="Difference" omitted={mutation.diff.omitted} />
+        </>
+      )}
+      <Part name="Log" value={mutation.log} />
     </details>
   );
 }
