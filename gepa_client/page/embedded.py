@@ -19,7 +19,6 @@ from gepa_client.journal.store import Store, named_store
 from gepa_client.page.built_page import asset
 from gepa_client.page.cell_reader import CellReader
 from gepa_client.page.event_log import EventLog, to_json
-from gepa_client.page.explanation_answers import provenance
 from gepa_client.page.page_fact import NotThere, text_part
 from gepa_client.page.proposal_answers import proposals
 from gepa_client.page.run_reader import RunReader
@@ -52,10 +51,11 @@ def write(output: Path, store: Store, url: str, run_id: str, until: int | None =
 
 def exported(store: Store, url: str, run_id: str, until: int | None = None) -> bytes:
     """Return the file. Arguments and errors: as `write`."""
-    events = _events(store, url, run_id, until)
+    events = _events(store, url, run_id)
     found = explain(store, store.run(run_id), until)
     if until is not None:
-        events = [event for event in events if event["event"] != "results" and (event.get("at") or 0) <= until]
+        later = ("results", "summary")
+        events = [event for event in events if event["event"] not in later and (event.get("at") or 0) <= until]
     left_out: list[str] = []
     written = _bounded_events(events, found, left_out)
     answers = _Answers(f"/api/runs/{quote(run_id, safe=SAFE)}")
@@ -79,9 +79,9 @@ SAFE = "-_.!~*'()"
 """Characters that JavaScript's `encodeURIComponent` leaves, beside letters and digits."""
 
 
-def _events(store: Store, url: str, run_id: str, until: int | None) -> list[Event]:
+def _events(store: Store, url: str, run_id: str) -> list[Event]:
     log = EventLog()
-    reader = RunReader(store, url, run_id, log, ended=True, until=until)
+    reader = RunReader(store, url, run_id, log, ended=True)
     while True:
         reader.poll()
         if trouble := [each["problem"] for each in log.last_of("store") if each["problem"] is not None]:
@@ -155,7 +155,6 @@ def _wanted(
             if sent["omitted"]:
                 path = f"/text?candidate={index}&component={quote(name, safe=SAFE)}"
                 yield path, partial(text_part, store, run_id, index, name, 0)
-    yield f"/provenance?candidate={found.best}", partial(provenance, store, run_id, found.best, shown)
     for number in (*steps, *reversed(found.others)):
         if number in shown:
             yield f"/proposal?at={number}", partial(shown.__getitem__, number)

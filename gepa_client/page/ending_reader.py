@@ -12,16 +12,16 @@ from gepa_client.journal.stored_fields import OVER
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.moment_events import StatedFact, Summary, SummaryTable
 from gepa_client.report import summary_fields as fields
-from gepa_client.report.no_improvement import no_improvement, unused_iterations
+from gepa_client.report.no_improvement import no_improvement
 from gepa_client.run.recorded_run import view_of
 from gepa_client.run.run_view import RunView
 
 
 class EndingReader:
-    """The ends of one run, each read once. `until`: as of `view_of`."""
+    """The ends of one run, each read once."""
 
-    def __init__(self, store: Store, run_id: str, log: EventLog, until: int | None) -> None:
-        self._store, self._id, self._log, self._until = store, run_id, log, until
+    def __init__(self, store: Store, log: EventLog) -> None:
+        self._store, self._log = store, log
         self._read: tuple[str, str] | None = None
 
     def is_read(self, run: StoredRun) -> bool:
@@ -35,13 +35,13 @@ class EndingReader:
         self._read = _mark(run)
         if run.status == "pending" or run.identity is None:
             return
-        view = view_of(self._store, run, self._until)
-        if run.status in OVER and view.sealed is not None and self._until is None:
+        view = view_of(self._store, run)
+        if run.status in OVER and view.sealed is not None:
             try:
                 view.certificate = certify(self._store, run)
             except NoCertificate as error:
                 view.no_certificate = str(error)
-        self._log.add(summary_of(view, explain(self._store, run, self._until)))
+        self._log.add(summary_of(view, explain(self._store, run)))
 
 
 def _mark(run: StoredRun) -> tuple[str, str]:
@@ -55,8 +55,6 @@ def summary_of(view: RunView, explained: Explanation | None) -> Summary:
     if view.finalized is not None:
         answer = view.finalized.error or view.finalized.message or "no message"
         facts.append(("finalize failed" if view.finalized.error else "finalize", one_line(answer)))
-    if (unused := unused_iterations(view)) is not None:
-        facts.append(("unused", unused))
     headline = view.headline()
     validation = view.certificate.validation if view.certificate is not None else None
     return Summary(
@@ -69,7 +67,6 @@ def summary_of(view: RunView, explained: Explanation | None) -> Summary:
         certificate=_stated(fields.certificate_facts(view)),
         no_improvement=_stated(no_improvement(view)),
         facts=_stated(facts),
-        settings=fields.changed_settings(view.started.config) if view.started is not None else {},
         tables=[
             SummaryTable(heading=heading, columns=list(columns), rows=[list(row) for row in rows])
             for heading, columns, rows in fields.tables(view)

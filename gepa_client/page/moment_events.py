@@ -211,8 +211,7 @@ class Summary(Part):
     None if these were not scored; `compared`: on the rows of the search and those compared after it, as of `Headline`.
     `low` to `high`: the 95 % interval of the best candidate's score on the validation rows without the luck of the
     choice; None without a certificate. `story`: sentences. `certificate`: what it states, or why there is none.
-    `no_improvement`: why a run did not improve, with what to try; empty for other runs. `settings`: those that differ
-    from their defaults.
+    `no_improvement`: why a run did not improve, with what to try; empty for other runs.
     """
 
     event: Literal["summary"] = "summary"
@@ -225,5 +224,4 @@ class Summary(Part):
     certificate: list[StatedFact]
     no_improvement: list[StatedFact]
     facts: list[StatedFact]
-    settings: dict[str, JsonValue]
     tables: list[SummaryTable]

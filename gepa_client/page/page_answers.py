@@ -4,7 +4,7 @@ from pydantic import JsonValue
 
 from gepa_client.analysis.explanation import Explanation
 from gepa_client.analysis.proposals import ComparedRow, Excerpt, RowResult
-from gepa_client.page.page_fact import Part, TextPart
+from gepa_client.page.page_fact import Part
 
 
 class RunListed(Part):
@@ -83,7 +83,7 @@ class PromptShown(Part):
 
     component: str | None
     model: str | None
-    prompt: TextPart | None
+    prompt: Excerpt | None
     hints: list[str]
     records: Excerpt | None
     answer: Excerpt | None
@@ -109,27 +109,4 @@ class ProposalShown(Part):
     texts: dict[str, TextsCompared]
 
 
-class ProvenanceSpan(Part):
-    """A part of a text; `candidate`: the first one that had it, 0 for the seed."""
-
-    text: str
-    candidate: int
-
-
-class Origin(Part):
-    """What brought spans: a candidate, its proposal, the rows of its minibatch, what it was worth in words."""
-
-    candidate: int
-    proposal: int | None
-    rows: list[str]
-    worth: str | None
-
-
-class Provenance(Part):
-    """Where each part of a candidate's texts is from; parts of the seed first in `origins`."""
-
-    components: dict[str, list[ProvenanceSpan]]
-    origins: list[Origin]
-
-
-AnyPageAnswer = RunList | Cell | TextPart | ProposalShown | Provenance | Explanation
+AnyPageAnswer = RunList | Cell | Excerpt | ProposalShown | Explanation

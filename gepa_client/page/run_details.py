@@ -1,4 +1,4 @@
-"""What a page loads of a run when it is asked for: cells, texts, proposals, origins, the explanation.
+"""What a page loads of a run when it is asked for: cells, texts, proposals, the explanation.
 
 The page's own server and the service answer the same requests, `RUN/NAME?QUERY`, with the forms of `page_answers`.
 """
@@ -6,13 +6,13 @@ The page's own server and the service answer the same requests, `RUN/NAME?QUERY`
 import re
 from collections.abc import Mapping
 
+from gepa_client.analysis.explanation import explain
 from gepa_client.journal.store import Store
 from gepa_client.page.cell_reader import CellReader
-from gepa_client.page.explanation_answers import explanation, provenance
-from gepa_client.page.page_fact import text_part
+from gepa_client.page.page_fact import NotThere, text_part
 from gepa_client.page.proposal_answers import proposal
 
-DETAILS = ("cell", "text", "proposal", "provenance", "explanation")
+DETAILS = ("cell", "text", "proposal", "explanation")
 
 
 class BadQuery(Exception):
@@ -44,10 +44,11 @@ class RunDetails:
                 return text_part(store, run_id, candidate, query.get("component", ""), start)
             case "proposal":
                 return proposal(store, run_id, _number(query, "at"), all_rows=query.get("rows") == "all")
-            case "provenance":
-                return provenance(store, run_id, _number(query, "candidate"))
             case _:
-                return explanation(store, run_id, _number(query, "until") if "until" in query else None)
+                until = _number(query, "until") if "until" in query else None
+                if (found := explain(store, store.run(run_id), until)) is None:
+                    raise NotThere("the seed has not been scored")
+                return found
 
 
 def _number(query: Mapping[str, str], name: str, default: int | None = None) -> int:

@@ -22,8 +22,7 @@ NEW_POLL_S = 0.2
 class RunReader:
     """One run of a store; `poll` adds what is new to the log. Used by one thread.
 
-    `url`: of the store. `ended`: the run is shown as it is recorded, though a driver may continue it; `until`: as of
-    `view_of`.
+    `url`: of the store. `ended`: the run is shown as it is recorded, though a driver may continue it.
     """
 
     def __init__(
@@ -34,7 +33,6 @@ class RunReader:
         log: EventLog,
         *,
         ended: bool = False,
-        until: int | None = None,
     ) -> None:
         self._store, self._named, self._id, self._log = store, named_store(url), run_id, log
         self._is_ended = ended
@@ -43,7 +41,7 @@ class RunReader:
         self._heartbeats = HeartbeatReader(self._rows, self._decisions)
         self._entries = EntryReader(store, run_id, log, self._rows, self._decisions)
         self._totals = TotalsReader(store, run_id, log, self._rows, self._decisions)
-        self._ending = EndingReader(store, run_id, log, until)
+        self._ending = EndingReader(store, log)
         self._requests = RequestReader(store, run_id, log, self._decisions.proposals)
         self._trouble: str | None = None
 

@@ -32,9 +32,6 @@ FAILURES_NAMED = 10
 COPIES_NAMED = 3
 """Copies that a sentence names."""
 
-ROWS_SHOWN = 50
-"""Prompts with cut records, and answers that were not used, that a table lists."""
-
 
 @dataclass(frozen=True)
 class EventText:
@@ -138,23 +135,7 @@ Table = tuple[str, Sequence[str], Sequence[tuple[str, ...]]]
 
 
 def event_tables(view: RunView) -> list[Table]:
-    """Return a table of the events of each of four kinds: cut records, answers not used, copies, refusals."""
-    cut = [
-        (
-            one_line(f"iteration {event.iteration:,}, {event.component}", 200),
-            *(f"{n:,}" for n in (event.records, event.shortened, event.left_out, event.tokens)),
-        )
-        for event in view.cut_records[:ROWS_SHOWN]
-    ]
-    unused = [
-        (
-            one_line(f"iteration {event.iteration:,}, {event.component}", 200),
-            event.reason,
-            (event.then or "used") if event.asked_again else "-",
-            "lacks it" if event.dropped else "has it",
-        )
-        for event in view.unusable_answers[:ROWS_SHOWN]
-    ]
+    """Return a table of what was copied, and one of what was refused."""
     copied = [
         (
             one_line(f"candidate {copy.candidate}, {copy.component}, {_copied_rows(copy)}: {copy.text}", 300),
@@ -165,8 +146,6 @@ def event_tables(view: RunView) -> list[Table]:
     ]
     refused = [(event.what, refusal_text(event)) for event in view.refusals]
     return [
-        ("Records cut for reflection", ("prompt", "records", "shortened", "left out", "tokens left out"), cut),
-        ("Answers that were not used", ("text", "first answer", "second answer", "the proposal"), unused),
         ("Copied from training rows", ("copy", "words", "rows"), copied),
         ("Refused", ("request", "reason"), refused),
     ]

@@ -307,7 +307,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
       certificate: [fact("verdict", "improved: the best candidate scores 0.29 more"), fact("test", "25 rows")],
       no_improvement: [fact("because", "3 worse on their minibatch"), fact("try", "another `reflection_lm`")],
       facts: [fact("metric calls", "812 of 4,000"), fact("ended", "paused: a line\nand another one")],
-      settings: { reflection_lm: text("setting", "openai/gpt-5") },
       tables: [
         {
           heading: text("heading", "Model calls"),
@@ -322,29 +321,10 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     end: size * 60 + 10,
     complete: !driven,
   });
-  const named = (name: string) => text("component", name);
   for (let index = 0; index < Math.min(size, 40); index += 1) {
     for (let row = 0; row < Math.min(rows, 40); row += 1) {
       answers[`${api}/cell?candidate=${index}&row=${row}`] = cellAnswer(sent, text);
     }
-    answers[`${api}/provenance?candidate=${index}`] = {
-      components: {
-        [named("instructions")]: [
-          { text: text("text", "Classify the ticket by its team and urgency. "), candidate: 0, proposal: null },
-          { text: text("text", "Read the whole message first. "), candidate: 1, proposal: 60 },
-          { text: text("text", "Answer with the label alone."), candidate: 0, proposal: null },
-        ],
-      },
-      origins: [
-        {
-          candidate: 1,
-          proposal: 60,
-          rows: [text("row", "ticket-3"), "ticket-8"],
-          worth: text("worth", "+0.08 on 30 validation rows: 5 better, 2 worse"),
-        },
-        { candidate: 0, proposal: null, rows: [], worth: null },
-      ],
-    };
   }
   answers[`${api}/explanation`] = explanation(size - 1, sent, text);
   answers["/api/runs"] = { runs: [0, 1, 2].map((at) => runSummary(at, sent, text)) };

@@ -1,8 +1,7 @@
 """`evolverpc show RUN`: a run's facts, its candidates as a tree, outcomes of its calls, cost and changes."""
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,9 +48,6 @@ ELSEWHERE = frozenset({"name", "output", "store", "max_metric_calls", RESUMED_BY
 
 SHOWN = 80
 """Characters of one value that are shown."""
-
-DIGEST = re.compile(r"[0-9a-f]{32}")
-DIGEST_SHOWN = 8
 
 LONGEST_FACT = 2000
 REFUSALS_SHOWN = 20
@@ -209,7 +205,6 @@ def _run_facts(store: Store, run: StoredRun, view: RunView, *, full: bool) -> li
         ("asked for", run.requested_action),
         ("forked from", f"{run.parent['run']} at {run.parent['at']}" if run.parent else None),
         ("settings", _settings(run.config, full=full)),
-        ("identity", _identity(run.identity or {}, full=full)),
         ("journal", _journal(store, run)),
         ("results in", run.output),
     ]
@@ -252,21 +247,6 @@ def _settings(config: Mapping[str, Any], *, full: bool) -> str:
     return _flat({name: value for name, value in changed.items() if name not in ELSEWHERE}, full=full)
 
 
-def _identity(identity: Mapping[str, Any], *, full: bool) -> str:
-    """Return the fingerprint without the settings, which have a line of their own."""
-    known = {name: value for name, value in identity.items() if name != "settings" and value not in (None, False)}
-    return _flat(dict(_leaves(known)), full=full)
-
-
-def _leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values within mappings by their path, such as `data.train`."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{path}{name}.")
-        else:
-            yield f"{path}{name}", value
-
-
 def _flat(values: Mapping[str, Any], *, full: bool) -> str:
     """Return `seed 3, module_selector all`, on one line."""
     return ", ".join(f"{name} {_value(value, full=full)}" for name, value in values.items())
@@ -276,8 +256,6 @@ def _value(value: Any, *, full: bool) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if full:
         return text
-    if DIGEST.fullmatch(text):
-        return text[:DIGEST_SHOWN]
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 

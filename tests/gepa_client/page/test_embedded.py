@@ -41,7 +41,6 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
     answers = {path.removeprefix(api): answer for path, answer in data["answers"].items()}
     best = answers["explanation"]["best"]
     assert HOSTILE in page_text(file)
-    assert answers[f"provenance?candidate={best}"]["origins"]
     for step in answers["explanation"]["steps"]:
         assert answers[f"proposal?at={step['proposal']}"]["prompts"]
         for group in step["groups"]:

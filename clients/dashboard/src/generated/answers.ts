@@ -3,7 +3,7 @@
 /**
  * What the server of the page answers.
  */
-export type PageAnswer = RunList | Cell | TextPart | ProposalShown | Provenance | Explanation;
+export type PageAnswer = RunList | Cell | Excerpt | ProposalShown | Explanation;
 export type JsonValue = unknown;
 
 /**
@@ -85,13 +85,6 @@ export interface StepShown {
   steps: StepShown[];
 }
 /**
- * A part of a text. `omitted`: the characters after it.
- */
-export interface TextPart {
-  text: string;
-  omitted: number;
-}
-/**
  * What a proposal was made from, and what it changed, by component.
  *
  * `rows`: of its minibatch of `size` rows, the first ones unless all were asked for, as the `records` of its prompts.
@@ -124,7 +117,7 @@ export interface ComparedRow {
 export interface PromptShown {
   component: string | null;
   model: string | null;
-  prompt: TextPart | null;
+  prompt: Excerpt | null;
   hints: string[];
   records: Excerpt | null;
   answer: Excerpt | null;
@@ -146,31 +139,6 @@ export interface AnswerUsage {
 export interface TextsCompared {
   before: Excerpt;
   after: Excerpt;
-}
-/**
- * Where each part of a candidate's texts is from; parts of the seed first in `origins`.
- */
-export interface Provenance {
-  components: {
-    [k: string]: ProvenanceSpan[];
-  };
-  origins: Origin[];
-}
-/**
- * A part of a text; `candidate`: the first one that had it, 0 for the seed.
- */
-export interface ProvenanceSpan {
-  text: string;
-  candidate: number;
-}
-/**
- * What brought spans: a candidate, its proposal, the rows of its minibatch, what it was worth in words.
- */
-export interface Origin {
-  candidate: number;
-  proposal: number | null;
-  rows: string[];
-  worth: string | null;
 }
 /**
  * A run explained, without markup; `best`: a candidate's index, 0 if none is better than the seed.

@@ -305,8 +305,7 @@ export interface SummaryTable {
  * None if these were not scored; `compared`: on the rows of the search and those compared after it, as of `Headline`.
  * `low` to `high`: the 95 % interval of the best candidate's score on the validation rows without the luck of the
  * choice; None without a certificate. `story`: sentences. `certificate`: what it states, or why there is none.
- * `no_improvement`: why a run did not improve, with what to try; empty for other runs. `settings`: those that differ
- * from their defaults.
+ * `no_improvement`: why a run did not improve, with what to try; empty for other runs.
  */
 export interface Summary {
   event: "summary";
@@ -319,9 +318,6 @@ export interface Summary {
   certificate: StatedFact[];
   no_improvement: StatedFact[];
   facts: StatedFact[];
-  settings: {
-    [k: string]: JsonValue;
-  };
   tables: SummaryTable[];
 }
 /**

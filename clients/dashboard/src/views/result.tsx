@@ -273,15 +273,8 @@ function Ending({ summary }: { summary: Summary }) {
         <Stage key={table.heading} table={table} />
       ))}
       <section class="panel">
-        <h2>The run and its settings</h2>
+        <h2>The run</h2>
         <Stated facts={summary.facts} />
-        <details>
-          <summary>Settings that differ from their defaults</summary>
-          <Facts
-            facts={Object.entries(summary.settings).map(([label, value]) => [label, JSON.stringify(value)])}
-            length={5_000}
-          />
-        </details>
       </section>
     </>
   );
