@@ -9,7 +9,6 @@ from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
-from gepa_client.page.event_log import EventLog
 from gepa_client.page.moment_events import StatedFact, Summary, SummaryTable
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.no_improvement import no_improvement
@@ -17,36 +16,17 @@ from gepa_client.run.recorded_run import view_of
 from gepa_client.run.run_view import RunView
 
 
-class EndingReader:
-    """The ends of one run, each read once."""
-
-    def __init__(self, store: Store, log: EventLog) -> None:
-        self._store, self._log = store, log
-        self._read: tuple[str, str] | None = None
-
-    def is_read(self, run: StoredRun) -> bool:
-        """Return whether this end was read."""
-        return self._read == _mark(run)
-
-    def read(self, run: StoredRun) -> None:
-        """Add what is known of this end."""
-        if self.is_read(run):
-            return
-        self._read = _mark(run)
-        if run.status == "pending" or run.identity is None:
-            return
-        view = view_of(self._store, run)
-        if run.status in OVER and view.sealed is not None:
-            try:
-                view.certificate = certify(self._store, run)
-            except NoCertificate as error:
-                view.no_certificate = str(error)
-        self._log.add(summary_of(view, explain(self._store, run)))
-
-
-def _mark(run: StoredRun) -> tuple[str, str]:
-    """Return what differs between two ends of a run."""
-    return run.status, run.updated
+def ending(store: Store, run: StoredRun) -> Summary | None:
+    """Return what a run came to; None if it has not evaluated an example."""
+    if run.status == "pending" or run.identity is None:
+        return None
+    view = view_of(store, run)
+    if run.status in OVER and view.sealed is not None:
+        try:
+            view.certificate = certify(store, run)
+        except NoCertificate as error:
+            view.no_certificate = str(error)
+    return summary_of(view, explain(store, run))
 
 
 def summary_of(view: RunView, explained: Explanation | None) -> Summary:

@@ -15,7 +15,6 @@ from gepa_client.journal.steer_entries import SteerEntry, action_of
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.page.decision_reader import DecisionReader
-from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import CommandHint, LongInFlight, Now, Run, Steer
 from gepa_client.report.calling_program import load_call
@@ -159,34 +158,26 @@ class HeartbeatReader:
         return LongInFlight(row=f"{split} {about.quoted_id[1:-1]}".strip(), candidate=str(index), **known)
 
 
-class RequestReader:
-    """The requests to one run. `proposals`: those that are read."""
-
-    def __init__(self, store: Store, run_id: str, log: EventLog, proposals: RecordedProposals) -> None:
-        self._store, self._id, self._log, self._proposals = store, run_id, log, proposals
-
-    def read(self, run: StoredRun) -> None:
-        """Add the requests, with the outcomes of their texts."""
-        requests = self._store.requests(self._id)
-        taken = (
-            SteerEntry(id=each.id, action=action_of(each.action), author=each.author, created=each.created)
-            for each in requests
-            if each.outcome == "taken"
+def steers(store: Store, run: StoredRun, proposals: RecordedProposals) -> Iterator[Steer]:
+    """Yield the requests to a run, with the outcomes of their texts. `proposals`: those that are read."""
+    requests = store.requests(run.id)
+    taken = (
+        SteerEntry(id=each.id, action=action_of(each.action), author=each.author, created=each.created)
+        for each in requests
+        if each.outcome == "taken"
+    )
+    outcomes = texts_outcomes(taken, proposals.found.values(), over=run.status in OVER)
+    for asked in requests:
+        part = CONTROL if asked.action.get("kind") in ("pause", "cancel") else SEARCH
+        yield Steer(
+            key=asked.id,
+            at=None if asked.number is None or part == CONTROL else asked.number + 1,
+            action=str(asked.action.get("kind")),
+            requested=asked.created,
+            by=asked.author,
+            text=request_text(asked),
+            outcome=_outcome(asked, part, outcomes.get(asked.id)),
         )
-        outcomes = texts_outcomes(taken, self._proposals.found.values(), over=run.status in OVER)
-        for asked in requests:
-            part = CONTROL if asked.action.get("kind") in ("pause", "cancel") else SEARCH
-            self._log.add(
-                Steer(
-                    key=asked.id,
-                    at=None if asked.number is None or part == CONTROL else asked.number + 1,
-                    action=str(asked.action.get("kind")),
-                    requested=asked.created,
-                    by=asked.author,
-                    text=request_text(asked),
-                    outcome=_outcome(asked, part, outcomes.get(asked.id)),
-                )
-            )
 
 
 def _outcome(asked: SteeringRequest, part: str, texts: TextsOutcome | None) -> str | None:

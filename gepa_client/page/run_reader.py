@@ -4,13 +4,13 @@ from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store, named_store
 from gepa_client.page.decision_reader import DecisionReader
-from gepa_client.page.ending_reader import EndingReader
+from gepa_client.page.ending_reader import ending
 from gepa_client.page.entry_reader import EntryReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import FailureCounts, Notices, Position, StoreTrouble
 from gepa_client.page.notices import NoticeInput
-from gepa_client.page.record_reader import HeartbeatReader, RequestReader, run_event
+from gepa_client.page.record_reader import HeartbeatReader, run_event, steers
 from gepa_client.page.totals_reader import TotalsReader
 
 LIVE_POLL_S = 0.1
@@ -41,8 +41,8 @@ class RunReader:
         self._heartbeats = HeartbeatReader(self._rows, self._decisions)
         self._entries = EntryReader(store, run_id, log, self._rows, self._decisions)
         self._totals = TotalsReader(store, run_id, log, self._rows, self._decisions)
-        self._ending = EndingReader(store, log)
-        self._requests = RequestReader(store, run_id, log, self._decisions.proposals)
+        self._ended: tuple[str, str] | None = None
+        """The status of the run, and when it had it, by the end that was read last."""
         self._trouble: str | None = None
 
     def poll(self) -> float:
@@ -85,13 +85,16 @@ class RunReader:
             self._decisions.read()
             self._log.published()
             more = self._entries.read()
-        self._requests.read(run)
+        for steer in steers(self._store, run, self._decisions.proposals):
+            self._log.add(steer)
         ended = not driven and not more
-        if ended and not self._ending.is_read(run):
+        if ended and self._ended != (run.status, run.updated):
             self._log.add(Position(end=self._entries.end, complete=False))  # what follows takes seconds of a long run
             self._log.published()
             self._totals.read(at_once=True)
-            self._ending.read(run)
+            self._ended = (run.status, run.updated)
+            if (summary := ending(self._store, run)) is not None:
+                self._log.add(summary)
             self._read_moment(run, driven=driven)  # its failures are known now
         else:
             self._totals.read()

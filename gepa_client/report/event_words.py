@@ -1,7 +1,7 @@
 """What happened in a run, in words: a line for each event, and a sentence for all events of a kind together."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evolverpc_common.display_text import counted, one_line
@@ -270,17 +270,6 @@ def _steered_summary(kinds: Sequence[str]) -> str | None:
 
 # --- texts -----------------------------------------------------------------------------------------------------------
 
-UNUSABLE_ADVICE = {
-    "truncated": "a higher `max_tokens`, or a lower `reasoning_effort`, in `reflection_lm_kwargs`",
-    "empty": "a higher `max_tokens` in `reflection_lm_kwargs`, or another {proposer}",
-    "unchanged": "another {proposer}, or feedback that states what to change",
-    "monologue": "a lower `reasoning_effort` in `reflection_lm_kwargs`, or another {proposer}",
-    "ambiguous": "another {proposer}, or a prompt template that asks for one block",
-    "not text": "another {proposer}",
-    "too long": "a higher `max_component_tokens`",
-}
-"""What to try, by the reason of most unusable answers."""
-
 
 def _unusable_summary(answers: events.UnusableAnswers) -> str | None:
     """`7 answers (4 truncated, 3 monologue); 5 asked for once more, 2 texts dropped`; None without any."""
@@ -297,16 +286,6 @@ def dropped_text(view: RunView) -> str:
     """Return `2 dropped (truncated, monologue)`; empty if no text was."""
     answers = view.unusable
     return f"{answers.dropped} dropped ({', '.join(answers.reasons)})" if answers.dropped else ""
-
-
-def dropped_texts(view: RunView, proposals: int, proposer: str) -> Iterator[tuple[int, str]]:
-    """Yield how many texts were dropped and what to try, if these were more than the proposals that were evaluated."""
-    answers = view.unusable
-    if answers.dropped > proposals:
-        reason = max(answers.reasons, key=lambda each: answers.reasons[each])
-        most = f"{answers.reasons[reason]:,} of {sum(answers.reasons.values()):,} unusable answers"
-        advice = UNUSABLE_ADVICE[reason].format(proposer=proposer)
-        yield answers.dropped, f"{advice}: {most} were {_called(reason)}"
 
 
 def _unusable(event: events.UnusableAnswer) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from evolverpc_common.display_text import counted, one_line
 from gepa_client.journal.run_events import FailureGroup, MutationRejected, Rejected
 from gepa_client.report.calling_program import TYPESCRIPT
-from gepa_client.report.event_words import dropped_texts, failure_name
+from gepa_client.report.event_words import failure_name
 from gepa_client.report.summary_fields import is_by_model, perfect_score, setting_of
 from gepa_client.run.run_view import RunView
 from gepa_client.settings.run_settings import GEPA_MINIBATCH
@@ -170,7 +170,11 @@ def _faults(view: RunView, proposals: int) -> Iterator[tuple[int, str]]:
         yield count, f"another {proposer}: all {count:,} proposals that were not kept have the same texts"
     if perfect > proposals:
         yield perfect, f"training rows that the seed fails on: {perfect:,} of {iterations} had perfect scores already"
-    yield from dropped_texts(view, proposals, proposer)
+    if (dropped := view.unusable.dropped) > proposals:
+        yield (
+            dropped,
+            f"another {proposer}: {counted(dropped, 'text')} had to be dropped ({', '.join(view.unusable.reasons)})",
+        )
     if empty > proposals:
         yield empty, f"another {proposer}: {empty:,} of {iterations} had no new text"
 

@@ -263,19 +263,14 @@ def _program(started: Started) -> str:
 
 def tables(view: RunView) -> list[Table]:
     """Return the tables of a run that have rows, in the order of their headings on a page."""
-    return [table for table in (*event_tables(view), *gateway_tables(view)) if table[2]]
-
-
-def gateway_tables(view: RunView) -> list[Table]:
-    """Return the models that programs called, and the hosts that they connected to or were refused."""
-    return [
-        ("Model calls", ("model", "calls", "failed", "tokens in", "tokens out", "cost"), _model_call_rows(view)),
-        (
-            "Hosts that sandboxes connected to",
-            ("host", "connections", "failed", "refused", "bytes sent", "received"),
-            _host_rows(view),
-        ),
+    models = ("model", "calls", "failed", "tokens in", "tokens out", "cost")
+    hosts = ("host", "connections", "failed", "refused", "bytes sent", "received")
+    found = [
+        *event_tables(view),
+        ("Model calls", models, _model_call_rows(view)),
+        ("Hosts that sandboxes connected to", hosts, _host_rows(view)),
     ]
+    return [table for table in found if table[2]]
 
 
 WITHOUT_ANSWER = ("lost", None)

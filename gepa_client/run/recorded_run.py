@@ -83,8 +83,8 @@ def _found(store: Store, run: StoredRun, candidates: list[CandidateRecord]) -> I
         else:
             yield event
     running = {code_at(kept.texts)[1]: kept.index for kept in reversed(candidates)}
-    for made in recorded_mutations(store, run.id):
-        commits = (made.entry.parent, made.entry.other)
+    for number, made in recorded_mutations(store, run.id).items():
+        commits = (made.parent, made.other)
         parents = [running[commit] for commit in commits if commit is not None and commit in running]
         branch = code_at(candidates[parents[0]].texts)[0] if parents else None
-        yield mutation_event(made.number, made.entry, parents, branch or "")
+        yield mutation_event(number, made, parents, branch or "")

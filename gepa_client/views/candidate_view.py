@@ -140,7 +140,7 @@ def _show_code(
         return
     size = diff_size(outcome.added, outcome.removed, len(outcome.made.files))
     echo(console, f"\n[bold]change of code {outcome.number}[/]: {size}")
-    echo(console, f"[dim]why[/] {safe(outcome.mutation.entry.request.strip())}")
+    echo(console, f"[dim]why[/] {safe(outcome.entry.request.strip())}")
     if outcome.made.summary:
         echo(console, f"[dim]summary[/] {safe(outcome.made.summary.strip())}")
     show_diff(console, outcome.made.diff, full=full, more="--full shows them")

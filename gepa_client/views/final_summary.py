@@ -183,8 +183,6 @@ def score_line(ended: RunSummary) -> str:
             f"({headline.rows}), as recorded: this ended before it had replayed them, and nothing is lost"
         )
     calls = f"{used:,} metric calls" + (budget_note(ended.view) if budget is not None and used > budget else "")
-    if more := ended.view.uncounted:
-        calls += f" ({more} more results are recorded, of a batch that counts when it is complete)"
     return (
         f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {calls}, {_cost(ended.finished)}"
         f"{_seconds(ended)} ({headline.rows})"

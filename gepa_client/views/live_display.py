@@ -47,7 +47,6 @@ class Display(AbstractContextManager["Display"]):
     def __init__(self) -> None:
         self._paused: set[str] = set()
         self._failed: tuple[str, str] | None = None
-        self._shown: set[str] = set()
 
     def __exit__(self, *_: object) -> None:
         pass
@@ -66,15 +65,11 @@ class Display(AbstractContextManager["Display"]):
     def _repeats(self, event: events.Event) -> bool:
         """Return whether the event was displayed.
 
-        A failure as the last proposal's, a server that is paused already, what is shown `once`.
+        A failure as the last proposal's, a server that is paused already.
         """
         if isinstance(event, events.StepFailed):
             before, self._failed = self._failed, (event.step, event.message)
             return before == self._failed
-        if event.once:
-            known = (text := event_line(event).text) in self._shown
-            self._shown.add(text)
-            return known
         if isinstance(event, events.CandidateFound | events.Rejected):
             self._failed = None
         if not isinstance(event, events.FleetChanged) or event.url is None:

@@ -50,7 +50,6 @@ SHOWN = 80
 """Characters of one value that are shown."""
 
 LONGEST_FACT = 2000
-REFUSALS_SHOWN = 20
 
 
 def show(
@@ -140,7 +139,8 @@ def _show_run(
         _show_spending(console, spending, running=run.status == "running")
     if view.failed_examples is not None:
         echo(console, f"[dim]rows and tracebacks:[/] {safe_line(command('show', run.id, '--failures', store=url))}")
-    _show_gateway(console, view)
+    for heading, columns, rows in fields.tables(view):
+        _show_figures(console, heading.lower(), columns, rows)
     if view.best is not None and view.best.index:
         echo(console, f"\n[bold]the best candidate ({view.best.index}) against the seed[/]")
         show_changes(console, candidates[0], candidates[view.best.index], full=full)
@@ -165,28 +165,14 @@ def _show_spending(console: Console, spending: Sequence[Spending], *, running: b
         echo(console, f"[yellow]{counted(lost, 'attempt')} without a response: their cost is unknown[/]")
 
 
-def _show_gateway(console: Console, view: RunView) -> None:
-    """Print the models that programs called, the hosts that they connected to, and refused requests."""
-    for heading, columns, rows in fields.gateway_tables(view):
-        _show_figures(console, heading.lower(), columns, rows)
-    if refused := view.refusals:
-        echo(console, "\n[bold]refused[/]")
-        for event in refused[:REFUSALS_SHOWN]:
-            echo(console, safe_line(words.refusal_text(event)))
-        if len(refused) > REFUSALS_SHOWN:
-            echo(console, f"[dim]... and {counted(len(refused) - REFUSALS_SHOWN, 'different refusal')} more: --json[/]")
-
-
 def _show_figures(console: Console, heading: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table with a name and numbers in each row; nothing without rows."""
-    if not rows:
-        return
+    """Print a table with a name and numbers in each row."""
     echo(console, f"\n[bold]{heading}[/]")
     table = Table(box=None, pad_edge=False, header_style="dim")
     for at, column in enumerate(columns):
         table.add_column(column, justify="right" if at else "left", no_wrap=at > 0, overflow="fold")
     for name, *figures in rows:
-        table.add_row(*(safe_line(cell, 80) for cell in (name, *figures)))
+        table.add_row(*(safe_line(cell) for cell in (name, *figures)))
     console.print(table)
 
 
