@@ -1,40 +1,50 @@
 """Why the best candidate of a run is better: each change on the way to it, its reason, and the rows that it moved."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import orjson
 
+from evolverpc_common.display_text import counted
 from gepa_client.analysis.proposals import (
     ROWS_SHOWN,
-    AnalyzedProposal,
     ComparedRow,
     ProposalHistory,
     RowResult,
-    TextChange,
     excerpt,
     row_result,
-    text_changes,
 )
 from gepa_client.analysis.ties import ancestry, best_candidate, pool_at
-from gepa_client.evolution.names import code_label
+from gepa_client.evolution.names import candidate_name
 from gepa_client.journal.entries import CandidateRecord, StoredRun
-from gepa_client.journal.history import Results, entries, evaluation_numbers, results, score_of, selection_rows
+from gepa_client.journal.history import (
+    Results,
+    entries,
+    evaluation_numbers,
+    results,
+    score_of,
+    selection_name,
+    selection_rows,
+)
 from gepa_client.journal.store import Store
 
 STEPS_SHOWN = 40
 """Changes on the way to the best candidate that are explained, the last ones."""
+
+GROUPS = ("Better", "Worse", "The same, and not perfect")
+"""The names of the rows that a change made better, made worse, and left below the perfect score."""
 
 OTHERS_SHOWN = 50
 """Other proposals that are named, the last ones."""
 
 
 @dataclass(frozen=True)
-class MovedRows:
-    """Rows whose score a change raised, lowered or left: how many, and those that moved most, or that score lowest."""
+class RowGroup:
+    """Rows that a change made better, made worse or left: how many, and those that moved most, or that score lowest."""
 
+    name: str
     count: int
     rows: tuple[ComparedRow, ...]
 
@@ -59,25 +69,19 @@ class Change:
     """A candidate against one of its parents, or against the seed.
 
     `against`: the parent with the better score if it has two. `scores`: over the validation rows that both have, or
-    over the training rows if the run is `training_only`: without validation rows.
-    `code`: a label of its code if that differs. `same`: rows whose score it left below the perfect one; none for a step
-    beside the whole way. `reason`: the proposal that it was; None for a merge and for the whole
-    way from the seed.
+    over the training rows in a run without validation rows. `title`, `origin`, `moved`: in words. `groups`: the rows
+    that it made better, made worse, and left below the perfect score; the last ones for the whole way alone.
+    `proposal`: where its proposal begins; None for a merge and for the whole way from the seed.
     """
 
     candidate: int
-    parents: tuple[int, ...]
     against: int
-    iteration: int
-    metric_calls: int
     scores: PairedScores
-    texts: tuple[TextChange, ...]
-    code: str | None
-    better: MovedRows
-    worse: MovedRows
-    same: MovedRows
-    reason: AnalyzedProposal | None
-    training_only: bool = False
+    title: str
+    origin: str
+    moved: str
+    groups: tuple[RowGroup, ...]
+    proposal: int | None
 
 
 @dataclass(frozen=True)
@@ -112,14 +116,11 @@ def explain(store: Store, run: StoredRun, until: int | None = None) -> Explanati
         return None
     history = ProposalHistory(store, run, candidates, until)
     way = [candidates[index] for index in sorted(ancestry(candidates, best)) if index]
-    shown = way[-STEPS_SHOWN:]
-    on_way, steps_shown = {kept.index for kept in way}, {kept.index for kept in shown}
+    shown, on_way = way[-STEPS_SHOWN:], {kept.index for kept in way}
     others = [number for number, index in history.numbers.items() if index not in on_way]
-    made_steps = [number for number, index in history.numbers.items() if index in steps_shown]
-    reasons = {one.candidate: one for one in history.proposals(made_steps)}
     pairs = [(candidates[0], best)] if len(way) > 1 else []
     pairs += [(_base(candidates, kept), kept) for kept in shown]
-    changes = _changes(store, run, pairs, reasons, until)
+    changes = _changes(store, run, pairs, history, until)
     steps = changes[-len(shown) :] if shown else []
     return Explanation(
         best=best.index,
@@ -133,15 +134,14 @@ def explain(store: Store, run: StoredRun, until: int | None = None) -> Explanati
     )
 
 
-def explain_candidate(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord], index: int) -> Change | None:
-    """Return the change that made one candidate; None for the seed."""
+def explain_candidate(
+    store: Store, run: StoredRun, candidates: Sequence[CandidateRecord], index: int, history: ProposalHistory
+) -> Change | None:
+    """Return the change that made one candidate; None for the seed. `history`: the proposals of the run."""
     kept = candidates[index]
     if not kept.parents:
         return None
-    history = ProposalHistory(store, run, candidates)
-    numbers = [number for number, made in history.numbers.items() if made == index]
-    reasons = {one.candidate: one for one in history.proposals(numbers)}
-    return _changes(store, run, [(_base(candidates, kept), kept)], reasons)[0]
+    return _changes(store, run, [(_base(candidates, kept), kept)], history)[0]
 
 
 def paired_scores(before: Sequence[float], after: Sequence[float]) -> PairedScores:
@@ -172,7 +172,7 @@ def _changes(
     store: Store,
     run: StoredRun,
     pairs: Sequence[tuple[CandidateRecord, CandidateRecord]],
-    reasons: Mapping[int | None, AnalyzedProposal],
+    history: ProposalHistory,
     until: int | None = None,
 ) -> list[Change]:
     """Return the second of each pair against the first, with the results of the rows that are shown.
@@ -204,39 +204,50 @@ def _changes(
     numbers = evaluation_numbers(store, run.id, until)
     recorded = results(store, run.id, places.values(), excerpts, numbers)
 
-    def group(before: CandidateRecord, after: CandidateRecord, moved_rows: Sequence[int]) -> MovedRows:
+    def group(name: str, before: CandidateRecord, after: CandidateRecord, moved_rows: Sequence[int]) -> RowGroup:
         shown = [by_id[row] for row in moved_rows[:ROWS_SHOWN] if row in by_id]
-        return MovedRows(
-            len(moved_rows),
-            tuple(
-                ComparedRow(row.id, excerpt(row.data), *_both(recorded, before, after, row.row_id), split)
-                for row in shown
-            ),
-        )
+        rows = [
+            ComparedRow(row.id, excerpt(row.data), *_both(recorded, before, after, row.row_id), split) for row in shown
+        ]
+        return RowGroup(name, len(moved_rows), tuple(rows))
 
+    numbers_of = {index: number for number, index in history.numbers.items()}
+    selecting = f"{selection_name(training_only=split == 'train')} row"
     changes = []
-    for (before, after), (better, worse, same) in zip(pairs, moved, strict=True):
+    for (before, after), groups in zip(pairs, moved, strict=True):
         shared = [row for row in after.scores if row in before.scores]
-        label = code_label(after.texts)
+        scores = paired_scores([before.scores[row] for row in shared], [after.scores[row] for row in shared])
         whole = before.index not in after.parents  # the way from the seed, not a step
         changes.append(
             Change(
                 candidate=after.index,
-                parents=tuple(after.parents),
                 against=before.index,
-                iteration=after.iteration,
-                metric_calls=after.metric_calls,
-                scores=paired_scores([before.scores[row] for row in shared], [after.scores[row] for row in shared]),
-                texts=text_changes(before.texts, after.texts),
-                code=label if label != code_label(before.texts) else None,
-                better=group(before, after, better),
-                worse=group(before, after, worse),
-                same=group(before, after, same),
-                reason=None if whole else reasons.get(after.index),
-                training_only=split == "train",
+                scores=scores,
+                title=f"Candidate {after.index}: {scores.before:.4g} -> {scores.after:.4g} "
+                f"on {counted(scores.rows, selecting)}",
+                origin=_origin(after, before),
+                moved=moved_rows(scores),
+                groups=tuple(
+                    group(name, before, after, rows) for name, rows in zip(GROUPS, groups, strict=True) if rows
+                ),
+                proposal=None if whole else numbers_of.get(after.index),
             )
         )
     return changes
+
+
+def moved_rows(paired: PairedScores) -> str:
+    """`5 rows are better, 1 is worse and 6 the same`."""
+    same = paired.rows - paired.better - paired.worse
+    better = f"{counted(paired.better, 'row')} {'is' if paired.better == 1 else 'are'} better"
+    return f"{better}, {paired.worse} {'is' if paired.worse == 1 else 'are'} worse and {same} the same"
+
+
+def _origin(after: CandidateRecord, before: CandidateRecord) -> str:
+    """Return where a candidate comes from, and when it was found, as a sentence."""
+    came = " and ".join(map(candidate_name, after.parents))
+    merged = f", merged; compared with {candidate_name(before.index)}" if len(after.parents) > 1 else ""
+    return f"From {came}{merged}. Iteration {after.iteration:,}, after {after.metric_calls:,} metric calls."
 
 
 def _moved(before: CandidateRecord, after: CandidateRecord, sign: int) -> list[int]:

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import orjson
-
 from gepa_client.analysis.ties import best_candidate
 from gepa_client.errors import JournalError
 from gepa_client.evolution.patches import totals
@@ -19,36 +17,24 @@ from protocol.code import code_at
 
 
 @dataclass(frozen=True)
-class RecordedMutation:
-    """A change of code, made or refused. `number`: in the journal, and in its branch `evolve/<run>/<number>`."""
-
-    number: int
-    entry: MutationEntry
-
-
-@dataclass(frozen=True)
 class MutationOutcome:
-    """A mutation and its outcome.
+    """A mutation and its outcome. `number`: of its entry in the journal, and in its branch `evolve/<run>/<number>`.
 
     `parents`: the mutations that made the commits it starts from, by number; None for the seed's. `kept`: the
     candidates that run its commit, the one it was made for first. `added`, `removed`: lines.
     """
 
-    mutation: RecordedMutation
+    number: int
+    entry: MutationEntry
     parents: tuple[int | None, ...]
     kept: tuple[CandidateRecord, ...]
     added: int
     removed: int
 
     @property
-    def number(self) -> int:
-        """Its number in the journal and in its branch."""
-        return self.mutation.number
-
-    @property
     def made(self) -> ApplyMutationResult | None:
         """What was made; None where it was refused."""
-        return self.mutation.entry.applied
+        return self.entry.applied
 
     @property
     def status(self) -> Literal["kept", "dropped", "rejected"]:
@@ -65,7 +51,7 @@ class MutationOutcome:
     @property
     def why(self) -> str:
         """Its change request's first line."""
-        return next((line for line in self.mutation.entry.request.splitlines() if line.strip()), "")
+        return next((line for line in self.entry.request.splitlines() if line.strip()), "")
 
 
 @dataclass(frozen=True)
@@ -99,7 +85,7 @@ class CodeHistory:
         """
         commits = CommitGraph()
         for outcome in self.outcomes:
-            commits.add(outcome.mutation.entry)
+            commits.add(outcome.entry)
         found: list[bytes] = []
         for made, bundle in commits.bundles(commit):
             if bundle is not None:
@@ -114,31 +100,31 @@ def code_history(store: Store, run_id: str, candidates: Sequence[CandidateRecord
     """Return the code mutations of a run, in GEPA's order."""
     recorded = recorded_mutations(store, run_id)
     makers: dict[str, int] = {}
-    for mutation in recorded:
-        if mutation.entry.applied is not None:
-            makers.setdefault(mutation.entry.applied.commit, mutation.number)
+    for number, entry in recorded.items():
+        if entry.applied is not None:
+            makers.setdefault(entry.applied.commit, number)
     users: dict[str, list[CandidateRecord]] = {}
     for kept in candidates:
         commit = code_at(kept.texts)[1]
         if commit is not None:
             users.setdefault(commit, []).append(kept)
     return CodeHistory(
-        tuple(_outcome_of(mutation, makers, users) for mutation in recorded),
+        tuple(_outcome_of(number, entry, makers, users) for number, entry in recorded.items()),
         seed=candidates[0] if candidates else None,
         best=best_candidate(store, run_id, candidates),
     )
 
 
 def _outcome_of(
-    mutation: RecordedMutation, makers: dict[str, int], users: dict[str, list[CandidateRecord]]
+    number: int, entry: MutationEntry, makers: dict[str, int], users: dict[str, list[CandidateRecord]]
 ) -> MutationOutcome:
-    entry = mutation.entry
     starts = [entry.parent, *([entry.other] if entry.other is not None else [])]
     made = entry.applied
-    first = made is not None and makers[made.commit] == mutation.number  # the same change may have been made twice
+    first = made is not None and makers[made.commit] == number  # the same change may have been made twice
     added, removed = totals(made.diff) if made is not None else (0, 0)
     return MutationOutcome(
-        mutation=mutation,
+        number=number,
+        entry=entry,
         parents=tuple(makers.get(commit) for commit in starts),
         kept=tuple(users.get(made.commit, ())) if made is not None and first else (),
         added=added,
@@ -146,10 +132,10 @@ def _outcome_of(
     )
 
 
-def recorded_mutations(store: Store, run_id: str) -> list[RecordedMutation]:
-    """Every mutation of the run, in the order GEPA asked."""
-    return [
-        RecordedMutation(entry.number, MutationEntry.model_validate(orjson.loads(entry.answer)))
+def recorded_mutations(store: Store, run_id: str) -> dict[int, MutationEntry]:
+    """Return every mutation of the run by its number, in the order GEPA asked."""
+    return {
+        entry.number: MutationEntry.model_validate_json(entry.answer)
         for entry in entries(store, run_id, SEARCH)
         if entry.kind == MUTATION
-    ]
+    }

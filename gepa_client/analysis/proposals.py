@@ -1,16 +1,14 @@
-"""The proposals of a recorded run: what each was made from, what reflection read and answered, and its outcome."""
+"""The proposals of a recorded run: the rows that each was made from, its texts and its outcome."""
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import orjson
 
 from evolverpc_common.exact_values import readable
-from gepa_client.evolution.names import component_texts
-from gepa_client.evolution.patches import Words, abridged, changed_words
-from gepa_client.journal.completion_entries import CompletionEntry
 from gepa_client.journal.entries import FAILURE, SEARCH, CandidateRecord, StoredRun
 from gepa_client.journal.history import RecordedRow, entries_at, recorded_events, score_of, selection_rows
 from gepa_client.journal.requests import SHOWN, digest_of
@@ -29,9 +27,6 @@ from gepa_client.journal.store import Store
 
 VALUE_SHOWN = 1_000
 """Characters of an input, an output, a feedback or a value of a record that are kept."""
-
-ANSWER_SHOWN = 20_000
-"""Characters of a model's answer that are kept."""
 
 ROWS_SHOWN = 6
 """Rows of a group, and records of a reflective dataset, that are kept."""
@@ -81,44 +76,8 @@ class ComparedRow:
     split: str = "train"
 
 
-@dataclass(frozen=True)
-class TextChange:
-    """A component's words, those that are only in one of two texts marked."""
-
-    component: str
-    words: tuple[Words, ...]
-
-
-@dataclass(frozen=True)
-class AnalyzedProposal:
-    """A proposal of reflection. `number`: where it begins in the journal.
-
-    `parent`: index of the candidate it starts from. `size`: examples of its minibatch; `rows`: the first of them,
-    before by the parent and after by the proposal; `before`, `after`: sums of the scores of all, None if it was not
-    evaluated. `records`: what reflection read, by component; `answers`: what the model answered. `mutation`: the number
-    of the change of code.
-    `candidate`: its index in the pool, None if it was not kept; `why`: the outcome in words. `by_hand`: the user who
-    gave its texts, `user@host`; None for one of reflection.
-    """
-
-    number: int
-    parent: int
-    components: tuple[str, ...]
-    size: int
-    rows: tuple[ComparedRow, ...]
-    before: float
-    after: float | None
-    records: dict[str, tuple[dict[str, Excerpt], ...]]
-    answers: dict[str, Excerpt]
-    mutation: int | None
-    candidate: int | None
-    outcome: Outcome
-    why: str
-    by_hand: str | None = None
-
-
 def by_hand_note(author: str) -> str:
-    """Return how `AnalyzedProposal.why` begins for texts by hand."""
+    """Return how `Recorded.why` begins for texts by hand."""
     return f"proposed by hand ({author}), "
 
 
@@ -128,16 +87,6 @@ def excerpt(value: Any, limit: int = VALUE_SHOWN) -> Excerpt | None:
         return None
     text = _as_text(value)
     return Excerpt(text[:limit], max(0, len(text) - limit))
-
-
-def text_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[TextChange, ...]:
-    """Return the components in which two candidates differ, with the words of both, long unchanged parts left out."""
-    old, new = component_texts(dict(before)), component_texts(dict(after))
-    return tuple(
-        TextChange(name, tuple(abridged(changed_words(old.get(name, ""), new.get(name, "")))))
-        for name in dict.fromkeys([*old, *new])
-        if old.get(name, "") != new.get(name, "")
-    )
 
 
 @dataclass
@@ -262,7 +211,7 @@ class RecordedProposals:
 
 
 class ProposalHistory:
-    """The proposals of a run as it recorded them, with rows, texts and answers. `until`: by this place."""
+    """The proposals of a run as it recorded them, with their rows and texts. `until`: by this place."""
 
     def __init__(
         self, store: Store, run: StoredRun, candidates: Sequence[CandidateRecord], until: int | None = None
@@ -286,58 +235,30 @@ class ProposalHistory:
         found = [digest_of(self.child(number)) for number, one in self.recorded.items() if one.texts]
         return {digest[:SHOWN]: digest for digest in found}
 
-    def proposals(self, numbers: Iterable[int], *, shown: int | None = ROWS_SHOWN) -> list[AnalyzedProposal]:
-        """Return the proposals of these numbers with their rows and records, in order.
+    @cached_property
+    def _train(self) -> dict[str, RecordedRow]:
+        return {row.id: row for row in selection_rows(self._store, self._run.id).get("train", [])}
 
-        `shown`: how many rows and records; all of them if None.
+    def rows(self, one: Recorded, shown: int | None = ROWS_SHOWN) -> tuple[ComparedRow, ...]:
+        """Return the rows of a proposal's minibatch, before by its parent and after by itself.
+
+        `shown`: how many, the first ones; all of them if None.
         """
-        wanted = set(numbers)
-        train: dict[str, RecordedRow] = {}
-        if wanted:
-            train = {row.id: row for row in selection_rows(self._store, self._run.id).get("train", [])}
-        found = [one for number, one in self.recorded.items() if number in wanted]
-        return [self._proposal(one, train, shown) for one in found]
-
-    def _proposal(self, one: Recorded, train: Mapping[str, RecordedRow], shown: int | None) -> AnalyzedProposal:
-        begun, made = one.begun, one.made
-        after: list[int | None] = [None] * len(begun.rows)
-        if one.evaluated is not None:
-            after = [*one.evaluated.results]
+        begun = one.begun
+        after = one.evaluated.results if one.evaluated is not None else [None] * len(begun.rows)
         compared = list(zip(begun.rows, begun.results, after, strict=True))[:shown]
-        answers = made.answers if made is not None else []
-        numbers = [one.number, *(each.number for each in answers)]
-        entries = self._answers([*numbers, *(number for _, *both in compared for number in both)])
-        dataset = entries[one.number].get("dataset") or {}
-        return AnalyzedProposal(
-            number=one.number,
-            parent=begun.parent,
-            components=tuple(begun.components),
-            size=len(begun.rows),
-            rows=tuple(
-                ComparedRow(
-                    row,
-                    excerpt(train[row].data) if row in train else None,
-                    row_result(entries[number], self._failure_score),
-                    row_result(entries[later], self._failure_score) if later is not None else None,
-                )
-                for row, number, later in compared
-            ),
-            before=begun.score,
-            after=one.evaluated.score if one.evaluated is not None else None,
-            records={name: tuple(map(_record, records[:shown])) for name, records in dataset.items()},
-            answers={
-                each.component: _answer(entries[each.number])
-                for each in answers
-                if each.component is not None and each.number in entries
-            },
-            mutation=made.mutation if made is not None else None,
-            candidate=one.candidate,
-            outcome=one.outcome,
-            why=one.why,
-            by_hand=made.by_hand if made is not None else None,
+        train = self._train
+        results = self.answers(number for _, *both in compared for number in both)
+
+        def result(number: int | None) -> RowResult | None:
+            return None if number is None else row_result(results[number], self._failure_score)
+
+        return tuple(
+            ComparedRow(row, excerpt(train[row].data) if row in train else None, result(number), result(later))
+            for row, number, later in compared
         )
 
-    def _answers(self, numbers: Iterable[int | None]) -> dict[int, Any]:
+    def answers(self, numbers: Iterable[int | None]) -> dict[int, Any]:
         """Return the answers of these entries; none of one whose answer is a failure."""
         wanted = [number for number in numbers if number is not None]
         found = entries_at(self._store, self._run.id, SEARCH, wanted)
@@ -365,14 +286,6 @@ def row_result(
         error=cut(message),
         log=cut(result.get("log") or error.get("log")),
     )
-
-
-def _answer(recorded: Any) -> Excerpt:
-    return excerpt(CompletionEntry.from_json(recorded).text, ANSWER_SHOWN) or Excerpt("")
-
-
-def _record(record: Mapping[str, Any]) -> dict[str, Excerpt]:
-    return {str(name): excerpt(value) or Excerpt("null") for name, value in record.items()}
 
 
 def _as_text(value: Any) -> str:

@@ -15,6 +15,11 @@ BY_HAND = "by-hand"
 """Stands for all changes that `evolverpc mutate` made, if a command about branches takes a run."""
 
 
+def candidate_name(index: int) -> str:
+    """`candidate 3`, or `the seed`."""
+    return f"candidate {index}" if index else "the seed"
+
+
 def code_label(candidate: Candidate) -> str | None:
     """Return `evolve/r/3@1a2b3c4`; None if the candidate's code does not evolve; a malformed value unchanged."""
     branch, commit = code_at(candidate)

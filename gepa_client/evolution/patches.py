@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -53,14 +53,7 @@ def totals(diff: str) -> tuple[int, int]:
     return kinds.count("add"), kinds.count("del")
 
 
-WordKind = Literal["same", "add", "del", "cut"]
-"""`cut`: the text states how much of the two texts is left out here."""
-
-CONTEXT = 240
-"""Characters of unchanged text that stand before and after a change."""
-
-LONGEST_PIECE = 4_000
-"""Characters that are shown of one addition or removal."""
+WordKind = Literal["same", "add", "del"]
 
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 _COMPARED = 4_000_000
@@ -86,18 +79,6 @@ def changed_words(before: str, after: str) -> list[Words]:
         was, now = "".join(old[start:end]), "".join(new[new_start:new_end])
         found += [Words("same", now)] if kind == "equal" else _changed_place(was, now)
     return _joined(found)
-
-
-def abridged(words: Iterable[Words]) -> list[Words]:
-    """Return the same with long pieces cut: unchanged text far from a change, and the rest of a long change."""
-    pieces = list(words)
-    found: list[Words] = []
-    for at, piece in enumerate(pieces):
-        if piece.kind != "same":
-            found += _cut(piece, LONGEST_PIECE, 0)
-        else:
-            found += _cut(piece, CONTEXT if at else 0, CONTEXT if at < len(pieces) - 1 else 0)
-    return found
 
 
 def text_diff(before: str, after: str) -> list[str]:
@@ -140,14 +121,3 @@ def _joined(words: Sequence[Words]) -> list[Words]:
         elif piece.text:
             found.append(piece)
     return found
-
-
-def _cut(piece: Words, head: int, tail: int) -> list[Words]:
-    """Return a piece of which at most `head` characters from its beginning and `tail` from its end remain."""
-    omitted = len(piece.text) - head - tail
-    if omitted <= CONTEXT:  # a cut would not make it shorter
-        return [piece]
-    what = "unchanged characters" if piece.kind == "same" else "more characters"
-    parts = [Words(piece.kind, piece.text[:head]), Words("cut", f"{omitted:,} {what}")]
-    parts.append(Words(piece.kind, piece.text[len(piece.text) - tail :] if tail else ""))
-    return [part for part in parts if part.text]

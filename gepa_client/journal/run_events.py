@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -27,9 +27,6 @@ class _Event(_Part):
 
     at: int | None = None
     """How many numbers of the journal GEPA had requested by then; None while there was no journal."""
-
-    once: ClassVar[bool] = False
-    """Whether a display shows alike ones once."""
 
 
 class Decision(_Event):
@@ -374,7 +371,6 @@ class UnusableAnswer(Decision):
     """
 
     event: Literal["unusable_answer"] = "unusable_answer"
-    once: ClassVar[bool] = True
     iteration: int
     proposal: int | None = None
     component: str
@@ -681,7 +677,7 @@ Event = (
     | Finished
 )
 
-ShownDecision = Budget | Steered
+ShownDecision = Budget | Steered | StepFailed
 """Decisions that a page of the run gets as they are."""
 
 Emit = Callable[[Event], None]

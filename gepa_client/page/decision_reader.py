@@ -3,13 +3,12 @@
 from gepa_client.analysis.proposals import Recorded, RecordedProposals
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal import run_events
-from gepa_client.journal.entries import EVENTS, PROCESSES, CandidateRecord
-from gepa_client.journal.history import entries, event_of
+from gepa_client.journal.entries import EVENTS, CandidateRecord
+from gepa_client.journal.history import event_of
 from gepa_client.journal.requests import SHOWN, digest_of
 from gepa_client.journal.run_events import CandidateFound, Rejected
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
-from gepa_client.page.event_lines import EventListBuilder
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.page_events import Candidate, CodeVersion, Proposal
@@ -19,35 +18,29 @@ from protocol.code import code_at
 SENT_AT_ONCE = 50
 """Candidates after which those that were read are sent: a page draws the first while the others are read."""
 
+DETAILS_SENT = 2_000
+"""Characters of the details of a failed step, from their end."""
+
 
 class DecisionReader:
     """The decisions of one run; `read` adds what is new.
 
-    `candidates`: those of the store, by index. `digests`: of their texts, by the beginning of it. `proposed`: the same
-    of all proposals that have texts. `proposals`: all of them. `lines`: about events that a page lists.
+    `candidates`: those of the store, by index. `digests`: of their texts, by the beginning of it; `indices`:
+    theirs, by the same. `proposed`: the same
+    of all proposals that have texts. `proposals`: all of them.
     """
 
-    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows, lines: EventListBuilder) -> None:
+    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows) -> None:
         self._store, self._id, self._log, self._rows = store, run_id, log, rows
-        self.lines = lines
         self.candidates: list[CandidateRecord] = []
         self.digests: dict[str, str | None] = {}
+        self.indices: dict[str, int] = {}
         self.proposed: dict[str, str] = {}
         self.proposals = RecordedProposals()
-        self._next = self._next_of_processes = 0
-        self._listed: set[str] = set()
+        self._next = 0
 
     def read(self) -> None:
-        """Read new decisions, and the lines about new events of the processes that made them."""
-        self._read_decisions()
-        for entry in entries(self._store, self._id, PROCESSES, self._next_of_processes):
-            self._next_of_processes = entry.number + 1
-            event = event_of(entry)
-            if (about := event.model_dump_json(exclude={"seconds"})) not in self._listed:  # a resumed run repeats some
-                self._listed.add(about)
-                self.lines.add(event)
-
-    def _read_decisions(self) -> None:
+        """Read new decisions."""
         more = True
         while more:
             page = self._store.entries(self._id, EVENTS, self._next, PAGE)
@@ -66,14 +59,16 @@ class DecisionReader:
                 self.candidates[kept.index :] = [kept]
                 digest = digest_of(kept.texts)
                 self.digests.setdefault(digest[:SHOWN], digest)
+                self.indices.setdefault(digest[:SHOWN], kept.index)
         return index < len(self.candidates)
 
     def _add(self, event: run_events.Event) -> None:
-        self.lines.add(event)
         if isinstance(event, CandidateFound):
             self._log.add(self._candidate(event))
             if event.index % SENT_AT_ONCE == SENT_AT_ONCE - 1:
                 self._log.published()
+        if isinstance(event, run_events.StepFailed):
+            event = event.model_copy(update={"details": (event.details or "")[-DETAILS_SENT:]})
         if isinstance(event, run_events.ShownDecision):
             self._log.add(event)
         if isinstance(event, CandidateFound | Rejected) and len(event.parents) > 1:

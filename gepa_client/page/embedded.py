@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from pydantic import BaseModel
-
 from evolverpc_common.display_text import command
 from evolverpc_common.files import replace_file
 from gepa_client.analysis.explanation import Explanation, explain
@@ -21,18 +19,16 @@ from gepa_client.journal.store import Store, named_store
 from gepa_client.page.built_page import asset
 from gepa_client.page.cell_reader import CellReader
 from gepa_client.page.event_log import EventLog, to_json
-from gepa_client.page.explanation_answers import explained, provenance
 from gepa_client.page.page_fact import NotThere, text_part
 from gepa_client.page.proposal_answers import proposals
-from gepa_client.page.run_details import transcript
 from gepa_client.page.run_reader import RunReader
 from gepa_client.run.output_folder import REPORT
 
 LARGEST_EVENTS, LARGEST_ANSWERS = 8 << 20, 4 << 20
 """Bytes of the run's events, and of what the page otherwise loads when it is opened; the page itself has 0.2 MB."""
 
-CELLS, TRANSCRIPTS = 60, 50
-"""Results on rows, and changes of code, that a file holds: those of the rows that moved most; the last changes."""
+CELLS = 60
+"""Results on rows that a file holds: those of the rows that moved most."""
 
 STYLESHEET = b'<link rel="stylesheet" href="/assets/page.css">'
 SCRIPT = b'<script src="/assets/page.js" defer></script>'
@@ -55,10 +51,11 @@ def write(output: Path, store: Store, url: str, run_id: str, until: int | None =
 
 def exported(store: Store, url: str, run_id: str, until: int | None = None) -> bytes:
     """Return the file. Arguments and errors: as `write`."""
-    events = _events(store, url, run_id, until)
+    events = _events(store, url, run_id)
     found = explain(store, store.run(run_id), until)
     if until is not None:
-        events = [event for event in events if event["event"] != "results" and (event.get("at") or 0) <= until]
+        later = ("results", "summary")
+        events = [event for event in events if event["event"] not in later and (event.get("at") or 0) <= until]
     left_out: list[str] = []
     written = _bounded_events(events, found, left_out)
     answers = _Answers(f"/api/runs/{quote(run_id, safe=SAFE)}")
@@ -82,9 +79,9 @@ SAFE = "-_.!~*'()"
 """Characters that JavaScript's `encodeURIComponent` leaves, beside letters and digits."""
 
 
-def _events(store: Store, url: str, run_id: str, until: int | None) -> list[Event]:
+def _events(store: Store, url: str, run_id: str) -> list[Event]:
     log = EventLog()
-    reader = RunReader(store, url, run_id, log, ended=True, until=until)
+    reader = RunReader(store, url, run_id, log, ended=True)
     while True:
         reader.poll()
         if trouble := [each["problem"] for each in log.last_of("store") if each["problem"] is not None]:
@@ -101,20 +98,23 @@ def _bounded_events(events: list[Event], found: Explanation | None, left_out: li
     """Return the events as JSON; of too large ones the less important parts are left out, with a note each."""
     on_way = {0, *(step.candidate for step in found.steps)} if found is not None else {0}
 
-    def without_texts(event: Event) -> Event:
+    def without_results(event: Event) -> Event | None:
+        return None if event["event"] == "results" else event
+
+    def without_others(event: Event) -> Event:
         if event["event"] != "candidate" or event["index"] in on_way:
             return event
         sizes = {name: len(sent["text"]) + sent["omitted"] for name, sent in event["texts"].items()}
-        return {**event, "texts": {name: {"text": "", "omitted": size} for name, size in sizes.items()}}
+        return {**event, "texts": {name: {"text": "", "omitted": size} for name, size in sizes.items()}, "scores": []}
 
-    def without_scores(event: Event) -> Event:
-        return {**event, "scores": []} if event["event"] == "candidate" and event["index"] not in on_way else event
+    def without_diffs(event: Event) -> Event:
+        return {**event, "diff": None} if event["event"] == "mutation" else event
 
     written = [to_json(event) for event in events]
     for what, reduced in (
-        ("the results of proposals that did not become candidates", _no_results),
-        ("the texts of candidates that the best one does not come from", without_texts),
-        ("the scores by row of these candidates", without_scores),
+        ("the results of proposals that did not become candidates", without_results),
+        ("the texts of candidates that the best one does not come from, and their scores by row", without_others),
+        ("the differences of changes of code", without_diffs),
     ):
         if sum(map(len, written)) <= LARGEST_EVENTS:
             break
@@ -122,10 +122,6 @@ def _bounded_events(events: list[Event], found: Explanation | None, left_out: li
         written = [to_json(event) for event in events]
         left_out.append(what)
     return written
-
-
-def _no_results(event: Event) -> Event | None:
-    return None if event["event"] == "results" else event
 
 
 @dataclass
@@ -137,8 +133,8 @@ class _Answers:
     omitted: int = 0
     _size: int = 0
 
-    def add(self, path: str, answer: BaseModel) -> None:
-        member = to_json(self.api + path) + b":" + to_json(answer.model_dump())
+    def add(self, path: str, answer: object) -> None:
+        member = to_json(self.api + path) + b":" + to_json(answer)
         if self._size + len(member) > LARGEST_ANSWERS:
             self.omitted += 1
             return
@@ -148,10 +144,10 @@ class _Answers:
 
 def _wanted(
     store: Store, run_id: str, found: Explanation, events: list[Event]
-) -> Iterator[tuple[str, Callable[[], BaseModel]]]:
+) -> Iterator[tuple[str, Callable[[], object]]]:
     """Yield the paths of what readers open, the most important first, with what reads it."""
-    yield "/explanation", partial(explained, found)
-    steps = [step.reason.number for step in found.steps if step.reason is not None]
+    yield "/explanation", lambda: found
+    steps = [step.proposal for step in found.steps if step.proposal is not None]
     shown = proposals(store, run_id, [*steps, *found.others]) if steps or found.others else {}
     candidates = {event["index"]: event for event in events if event["event"] == "candidate"}
     for index in dict.fromkeys((found.best, 0)):
@@ -159,15 +155,9 @@ def _wanted(
             if sent["omitted"]:
                 path = f"/text?candidate={index}&component={quote(name, safe=SAFE)}"
                 yield path, partial(text_part, store, run_id, index, name, 0)
-    yield f"/provenance?candidate={found.best}", partial(provenance, store, run_id, found.best, shown)
     for number in (*steps, *reversed(found.others)):
         if number in shown:
             yield f"/proposal?at={number}", partial(shown.__getitem__, number)
-    made = [step.reason.mutation for step in found.steps if step.reason is not None]
-    changes = [event["at"] for event in events if event["event"] == "mutation"]
-    for at in dict.fromkeys((*made, *changes[-TRANSCRIPTS:])):
-        if at is not None:
-            yield f"/transcript?at={at}", partial(transcript, store, run_id, at)
     cells = CellReader(store, run_id)
     for candidate, place in _cells(found, events):
         yield f"/cell?candidate={candidate}&row={place}", partial(cells.cell, candidate, place)
@@ -182,8 +172,8 @@ def _cells(explained_: Explanation, events: list[Event]) -> list[tuple[int, int]
     found = {
         (candidate, places[row.row]): None
         for change in changes
-        for moved in (change.better, change.worse, change.same)
-        for row in moved.rows
+        for group in change.groups
+        for row in group.rows
         if row.row in places
         for candidate in (change.against, change.candidate)
     }

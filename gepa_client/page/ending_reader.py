@@ -7,62 +7,26 @@ from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import StoredRun
-from gepa_client.journal.run_events import Budget
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
-from gepa_client.page.event_log import EventLog
-from gepa_client.page.moment_events import CertificateFound, FailedStep, StatedFact, Summary, SummaryTable, TestScores
-from gepa_client.page.page_fact import sent_text
+from gepa_client.page.moment_events import StatedFact, Summary, SummaryTable
 from gepa_client.report import summary_fields as fields
-from gepa_client.report.no_improvement import no_improvement, unused_iterations
+from gepa_client.report.no_improvement import no_improvement
 from gepa_client.run.recorded_run import view_of
 from gepa_client.run.run_view import RunView
 
-_FAILED_STEPS = 20
-"""Failed iterations that are listed, the first ones."""
 
-
-class EndingReader:
-    """The ends of one run, each read once. `until`: as of `view_of`. `warnings`: those of the last end."""
-
-    def __init__(self, store: Store, run_id: str, log: EventLog, until: int | None) -> None:
-        self._store, self._id, self._log, self._until = store, run_id, log, until
-        self._read: tuple[str, str] | None = None
-        self.warnings: list[str] = []
-
-    def is_read(self, run: StoredRun) -> bool:
-        """Return whether this end was read."""
-        return self._read == _mark(run)
-
-    def read(self, run: StoredRun) -> None:
-        """Add what is known of this end."""
-        if self.is_read(run):
-            return
-        self._read = _mark(run)
-        if run.status == "pending" or run.identity is None:
-            return
-        view = view_of(self._store, run, self._until)
-        self.warnings = view.warnings
-        if view.ties is not None:
-            self._log.add(view.ties)
-            self._log.add(Budget(at=view.ties.at, metric_calls=view.ties.metric_calls))
-        if run.status in OVER and view.sealed is not None and self._until is None:
-            self._add_certificate(run, view)
-        self._log.add(summary_of(view, explain(self._store, run, self._until)))
-
-    def _add_certificate(self, run: StoredRun, view: RunView) -> None:
+def ending(store: Store, run: StoredRun) -> Summary | None:
+    """Return what a run came to; None if it has not evaluated an example."""
+    if run.status == "pending" or run.identity is None:
+        return None
+    view = view_of(store, run)
+    if run.status in OVER and view.sealed is not None:
         try:
-            found = view.certificate = certify(self._store, run)
+            view.certificate = certify(store, run)
         except NoCertificate as error:
             view.no_certificate = str(error)
-            return
-        low, high = found.validation.low, found.validation.high
-        self._log.add(CertificateFound(candidate=found.candidate, low=low, high=high))
-
-
-def _mark(run: StoredRun) -> tuple[str, str]:
-    """Return what differs between two ends of a run."""
-    return run.status, run.updated
+    return summary_of(view, explain(store, run))
 
 
 def summary_of(view: RunView, explained: Explanation | None) -> Summary:
@@ -71,28 +35,21 @@ def summary_of(view: RunView, explained: Explanation | None) -> Summary:
     if view.finalized is not None:
         answer = view.finalized.error or view.finalized.message or "no message"
         facts.append(("finalize failed" if view.finalized.error else "finalize", one_line(answer)))
-    if (unused := unused_iterations(view)) is not None:
-        facts.append(("unused", unused))
     headline = view.headline()
-    test = headline if headline is not None and headline.of_test else None
+    validation = view.certificate.validation if view.certificate is not None else None
     return Summary(
-        test=None if test is None else TestScores(seed=test.seed, best=test.best, rows=test.rows),
+        best=view.best.index if view.best is not None else None,
+        test=headline if headline is not None and headline.of_test else None,
+        compared=view.whole_validation(),
+        low=validation.low if validation is not None else None,
+        high=validation.high if validation is not None else None,
         story=fields.story(view, explained),
         certificate=_stated(fields.certificate_facts(view)),
         no_improvement=_stated(no_improvement(view)),
         facts=_stated(facts),
-        settings=fields.changed_settings(view.started.config) if view.started is not None else {},
         tables=[
             SummaryTable(heading=heading, columns=list(columns), rows=[list(row) for row in rows])
             for heading, columns, rows in fields.tables(view)
-        ],
-        failed_steps=[
-            FailedStep(
-                iteration=failure.iteration,
-                step=failure.step,
-                text=sent_text(f"{failure.message}\n{failure.details or ''}".rstrip()),
-            )
-            for failure in view.failures[:_FAILED_STEPS]
         ],
     )
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import orjson
 
+from gepa_client.analysis.proposals import excerpt
 from gepa_client.journal.entries import EVALUATE, MUTATION, SEARCH, STOP, Entry
 from gepa_client.journal.history import entries_at
 from gepa_client.journal.mutation_entries import MutationEntry
@@ -15,7 +16,7 @@ from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.page_events import Mutation, Results
-from gepa_client.page.page_fact import sent_text
+from gepa_client.page.page_fact import TEXT_SENT, sent_text, shown
 
 PAGES_AT_ONCE = 8
 """Pages of entries that one poll reads at most, so that what it found is sent soon."""
@@ -66,6 +67,7 @@ class EntryReader:
         found = MutationEntry.model_validate_json(entry.answer)
         made, refused = found.applied, found.rejected
         usage = made.usage if made is not None else refused.usage if refused is not None else None
+        diff = made.diff if made is not None else refused.diff if refused is not None else None
         return Mutation(
             at=entry.number,
             commit=made.commit if made is not None else None,
@@ -75,6 +77,8 @@ class EntryReader:
             files=list(made.files) if made is not None else [],
             summary=sent_text(made.summary) if made is not None else None,
             cost_usd=usage.cost_usd if usage is not None else None,
+            diff=excerpt(diff, TEXT_SENT),
+            log=shown(refused.log_tail or None) if refused is not None else None,
         )
 
     def _add_results(self, evaluated: Sequence[Entry]) -> None:

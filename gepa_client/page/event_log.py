@@ -5,9 +5,11 @@ import json
 import secrets
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import orjson
+from pydantic import BaseModel
 
 from gepa_client.page.page_events import PageEvent
 
@@ -17,6 +19,7 @@ KEYS = {
     "candidate": "index",
     "steered": "number",
     "budget": "at",
+    "failure": "iteration",
     "proposal": "key",
     "mutation": "at",
     "steer": "key",
@@ -55,7 +58,7 @@ class EventLog:
 
     def add(self, event: PageEvent) -> None:
         """Add an event, unless it repeats the one that it would replace."""
-        body = to_json(event.model_dump())
+        body = to_json(event)
         key = (event.event, getattr(event, KEYS[event.event]) if event.event in KEYS else None)
         with self._lock:
             number, before = self._last.get(key, (-1, b"")) if event.event != COLUMNS else (-1, b"")
@@ -117,8 +120,12 @@ class EventLog:
 
 
 def to_json(value: Any) -> bytes:
-    """Return JSON of any value that a store may hold: lone surrogates, which UTF-8 lacks, as escapes."""
+    """Return JSON of a model, or any value that a store may hold: lone surrogates, which UTF-8 lacks, as escapes."""
     try:
-        return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+        return orjson.dumps(value, _as_dict, orjson.OPT_NON_STR_KEYS)
     except (orjson.JSONEncodeError, TypeError):
-        return json.dumps(value, separators=(",", ":")).encode()
+        return json.dumps(value, separators=(",", ":"), default=_as_dict).encode()
+
+
+def _as_dict(value: Any) -> dict[str, Any]:
+    return value.model_dump() if isinstance(value, BaseModel) else asdict(value)

@@ -48,6 +48,13 @@ class InitialRows:
         """The language of the program's server; None before it is known."""
         return self.declared["server"]["language"] if self.declared is not None else None
 
+    def split_of(self, quoted_id: str) -> str:
+        """Return the split of a row; of both if two rows have this id, empty if none has."""
+        if self.val is self.train:
+            return "train"
+        known = {"train": self.train_ids, "val": self.places}
+        return " or ".join(split for split, ids in known.items() if quoted_id in ids)
+
     def digest(self, place: int) -> str:
         """Return the digest of the example at a place of the validation rows."""
         if place not in self._digests:

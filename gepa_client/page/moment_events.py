@@ -4,9 +4,9 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from gepa_client.analysis.proposals import Excerpt
 from gepa_client.journal.run_events import FailureGroup, PhaseName
 from gepa_client.page.page_fact import Part
+from gepa_client.run.run_view import Headline
 
 
 class CommandHint(Part):
@@ -21,7 +21,8 @@ class Run(Part):
 
     `splits`: rows by split. `sampled`: on how many validation rows the search scores candidates; None if on all.
     `parent`: the run that this one was forked from, and where. `driver`: the driving process in words; `driven`: it
-    holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes.
+    holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes. `warnings`: of
+    its last process.
     """
 
     event: Literal["run"] = "run"
@@ -45,6 +46,7 @@ class Run(Part):
     driver: str | None
     driven: bool
     store: str
+    warnings: list[str]
     commands: list[CommandHint]
 
 
@@ -91,7 +93,7 @@ class SummaryTable(Part):
 
 
 class SpendingSoFar(Part):
-    """What the run spent: its `cost` in words; `table`: by kind of attempts, and through a gateway by model."""
+    """What the run spent: its `cost` in words; `table`: by kind and outcome of attempts."""
 
     event: Literal["spending"] = "spending"
     cost: str
@@ -195,19 +197,6 @@ class StoreTrouble(Part):
     gone: bool
 
 
-class CertificateFound(Part):
-    """The run has a certificate, of this candidate.
-
-    `low` to `high`: the 95 % interval of its score on the validation rows without the luck of the choice; None with a
-    single row.
-    """
-
-    event: Literal["certificate"] = "certificate"
-    candidate: int
-    low: float | None
-    high: float | None
-
-
 class StatedFact(Part):
     """A fact in words."""
 
@@ -215,36 +204,24 @@ class StatedFact(Part):
     text: str
 
 
-class FailedStep(Part):
-    """A step of an iteration that failed, with its message and details."""
-
-    iteration: int
-    step: str
-    text: Excerpt
-
-
-class TestScores(Part):
-    """The scores of the seed and of the best candidate on the test rows; `rows`: how many in words."""
-
-    seed: float
-    best: float
-    rows: str
-
-
 class Summary(Part):
     """What a run came to; of a run that is driven again, what it had come to.
 
-    `test`: None if the test rows were not scored. `story`: sentences. `certificate`: what it states, or why there is
-    none. `no_improvement`: why a run did not improve, with what to try; empty for other runs. `settings`: those that
-    differ from their defaults.
+    `best`: the index of the best candidate, by a comparison of the best ones too. `test`: the scores on the test rows,
+    None if these were not scored; `compared`: on the rows of the search and those compared after it, as of `Headline`.
+    `low` to `high`: the 95 % interval of the best candidate's score on the validation rows without the luck of the
+    choice; None without a certificate. `story`: sentences. `certificate`: what it states, or why there is none.
+    `no_improvement`: why a run did not improve, with what to try; empty for other runs.
     """
 
     event: Literal["summary"] = "summary"
-    test: TestScores | None
+    best: int | None
+    test: Headline | None
+    compared: Headline | None
+    low: float | None = None
+    high: float | None = None
     story: list[str]
     certificate: list[StatedFact]
     no_improvement: list[StatedFact]
     facts: list[StatedFact]
-    settings: dict[str, JsonValue]
     tables: list[SummaryTable]
-    failed_steps: list[FailedStep]

@@ -1,6 +1,5 @@
 """What a reader needs first, in words: that a run is lost, stuck, waiting or stopped, why, and what to do."""
 
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,11 +14,8 @@ STUCK_FACTOR = 10
 STUCK_S, UNKNOWN_S = 30.0, 120.0
 """Seconds that examples wait at least before they are stuck, and if nothing is known of how long they take."""
 
-REPEATED, REPEATED_S = 2, 10.0
-"""After so many time-outs, examples that wait for so long are stuck; at once if nothing else came between them."""
-
-LEAST_LIMIT_S = 10
-"""The least limit of an example that is suggested."""
+REPEATED = 2
+"""After so many time-outs in a row, examples that wait for `LONG_S` are stuck."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +32,7 @@ class NoticeInput:
         """Return what is to be stated, the cause before its effects."""
         if not self.run.driven:
             return [*self._stopped()]
-        if self.now.lost:
-            return [self._lost()]
-        stuck = [self._stuck()] if self.stuck_s is not None else []
-        return [*stuck, *self._waits(is_stuck=bool(stuck))]
+        return [self._lost()] if self.now.lost else [*self._waits()]
 
     @property
     def stuck_s(self) -> float | None:
@@ -50,15 +43,9 @@ class NoticeInput:
         waited = now.longest[0].seconds if now.longest else 0.0
         quiet = waited if now.no_result_s is None else now.no_result_s
         if now.timeouts >= REPEATED:
-            return quiet if quiet >= REPEATED_S else None
+            return quiet if quiet >= LONG_S else None
         usual = UNKNOWN_S if now.usual_s is None else STUCK_FACTOR * now.usual_s
-        enough = max(usual, REPEATED_S if self._timed_out >= REPEATED else STUCK_S)
-        return quiet if min(quiet, waited) >= enough else None
-
-    @property
-    def _timed_out(self) -> int:
-        groups = self.failures.groups if self.failures is not None else ()
-        return sum(group.count for group in groups if group.status == "timeout")
+        return quiet if min(quiet, waited) >= max(usual, STUCK_S) else None
 
     def _command(self, name: str, what: str, *words: str) -> CommandHint:
         return CommandHint(command=command(name, self.run.run_id, *words, store=self.store), what=what)
@@ -72,88 +59,64 @@ class NoticeInput:
             commands=[resume, *self.run.commands],
         )
 
-    def _stuck(self) -> Notice:
-        now, failures = self.now, self.failures
-        count = now.in_flight or 0
-        before = f"; {now.timeouts:,} timed out before {'it' if count == 1 else 'them'}" if now.timeouts else ""
-        text = ["No example has brought a result yet."] if now.last_result is None else []
-        if failures is not None and self._timed_out:
-            text.append(f"In the whole run {self._timed_out:,} of {failures.evaluated:,} examples timed out.")
-        if now.longest:
-            listed = ", ".join(f"{_example(each)} for {duration(each.seconds)}" for each in now.longest)
-            servers = ", ".join(dict.fromkeys(each.endpoint for each in now.longest if each.endpoint))
-            text.append(f"{'In flight longest' if count > len(now.longest) else 'In flight'}: {listed}.")
-            text += [f"The server that has them: {servers}."] if servers else []
-            limit = now.longest[0].limit_s
-            score = self.run.settings.get("failure_score") or 0
-            ends = f"The server ends each example after {duration(limit)}, as a time-out, which counts as {score:g}."
-            text.append("No time limit ends them." if limit is None else ends)
-        waits = (
-            next((each.traceback for each in failures.groups if each.status == "timeout"), None) if failures else None
-        )
-        if (place := failed_at(waits or "")) is not None:
-            text.append(f"The first example that timed out waited at {place}: find out what does not answer there.")
-        else:
-            text.append("Find out what the program waits for on these rows; a time-out shows the line.")
-        text.append(
-            "If it answers again, the run continues by itself; else pause the run, fix the program, start its server "
-            "again, and resume the run."
-        )
-        return Notice(
-            kind="stuck",
-            title=f"No result for {duration(self.stuck_s)}: {counted(count, 'example')} in flight{before}",
-            text=text,
-            commands=[
-                self._command("pause", "stop the run for now"),
-                self._resume_with_limit(),
-                self._command("cancel", "stop the run and mark it as cancelled; its results are kept"),
-            ],
-        )
-
-    def _resume_with_limit(self) -> CommandHint:
-        """Return the command that continues the run, with a shorter limit if usual examples end within one."""
-        usual = self.now.usual_s
-        if usual is not None:
-            limit = max(LEAST_LIMIT_S, math.ceil(STUCK_FACTOR * usual))
-            given = self.now.longest[0].limit_s if self.now.longest else None
-            if given is None or limit < given:
-                took = f"so far examples took {usual:.2g} s on average"
-                what = f"continue it; an example then times out after {limit} s ({took})"
-                return self._command("resume", what, "--example-timeout-s", str(limit))
-        return self._command("resume", "continue it")
-
-    def _waits(self, *, is_stuck: bool) -> Iterator[Notice]:
+    def _waits(self) -> Iterator[Notice]:
         run, now = self.run, self.now
-        others = is_stuck
         if now.waiting_for is not None:
-            others = True
             again = "Start a server again at its address: the run continues by itself, without a command."
             since = seconds_since(now.waiting_since or now.last_result or "")
             yield _wait("a server that answers", since, one_line(now.waiting_for), again)
         reflecting = None if now.reflecting_since is None else seconds_since(now.reflecting_since)
-        if reflecting is not None and reflecting >= LONG_S:
-            others = True
+        is_reflecting = reflecting is not None and reflecting >= LONG_S
+        if is_reflecting:
             model = run.reflection_model
             proposer = "new texts of the program" if model is None else f"an answer of the model {one_line(model, 100)}"
             yield _wait(
                 proposer, reflecting, *([f"It is to change {', '.join(now.reflecting)}."] if now.reflecting else [])
             )
-        if others:
-            return
-        quiet = now.no_result_s or 0.0
-        if now.in_flight and quiet >= LONG_S:
-            ends = []
-            if now.longest:
-                first = now.longest[0]
-                limit = (
-                    "no time limit ends it"
-                    if first.limit_s is None
-                    else f"its server ends it after {duration(first.limit_s)}"
-                )
-                ends = [f"Longest: {_example(first)}, for {duration(first.seconds)}; {limit}."]
-            yield _wait(f"{counted(now.in_flight, 'example')} in flight", quiet, *ends)
-        elif now.phase == "connecting":
+        quiet = self.stuck_s or now.no_result_s or 0.0
+        if self.stuck_s is not None or (
+            now.in_flight and quiet >= LONG_S and not is_reflecting and now.waiting_for is None
+        ):
+            yield self._no_result(quiet)
+        elif now.phase == "connecting" and now.waiting_for is None:
             yield _wait("its servers to answer", seconds_since(run.started or ""))
+
+    def _no_result(self, quiet: float) -> Notice:
+        """Return what is in flight, and what to do if it is stuck."""
+        now, is_stuck = self.now, self.stuck_s is not None
+        text: list[str] = []
+        if now.longest:
+            listed = ", ".join(f"{_example(each)} for {duration(each.seconds)}" for each in now.longest)
+            servers = ", ".join(dict.fromkeys(each.endpoint for each in now.longest if each.endpoint))
+            limit = now.longest[0].limit_s
+            score = self.run.settings.get("failure_score") or 0
+            text.append(f"In flight longest: {listed}{f'; at {servers}' if servers else ''}.")
+            text.append(
+                "No time limit ends them."
+                if limit is None
+                else f"The server ends each after {duration(limit)}, as a time-out, which counts as {score:g}."
+            )
+        if is_stuck:
+            groups = self.failures.groups if self.failures is not None else ()
+            timed_out = next((group.traceback for group in groups if group.status == "timeout"), None)
+            place = failed_at(timed_out or "")
+            where = (
+                "on these rows; a time-out shows the line"
+                if place is None
+                else f"there: the first time-out was at {place}"
+            )
+            text.append(f"Find out what the program waits for {where}.")
+            text.append(
+                "If it answers again, the run continues by itself; else pause the run, fix the program, start its "
+                "server again, with a shorter --example-timeout-s if there are many, and resume the run."
+            )
+        before = f"; {now.timeouts:,} timed out before" if now.timeouts else ""
+        return Notice(
+            kind="stuck" if is_stuck else "waiting",
+            title=f"No result for {duration(quiet)}: {counted(now.in_flight or 0, 'example')} in flight{before}",
+            text=text,
+            commands=self.run.commands if is_stuck else [],
+        )
 
     def _stopped(self) -> Iterator[Notice]:
         run, failures = self.run, self.failures

@@ -2,8 +2,9 @@
 
 from pydantic import JsonValue
 
-from gepa_client.analysis.proposals import ComparedRow, Excerpt, RowResult, TextChange
-from gepa_client.page.page_fact import Part, TextPart
+from gepa_client.analysis.explanation import Explanation
+from gepa_client.analysis.proposals import ComparedRow, Excerpt, RowResult
+from gepa_client.page.page_fact import Part
 
 
 class RunListed(Part):
@@ -82,7 +83,7 @@ class PromptShown(Part):
 
     component: str | None
     model: str | None
-    prompt: TextPart | None
+    prompt: Excerpt | None
     hints: list[str]
     records: Excerpt | None
     answer: Excerpt | None
@@ -108,70 +109,4 @@ class ProposalShown(Part):
     texts: dict[str, TextsCompared]
 
 
-class ProvenanceSpan(Part):
-    """A part of a text; `candidate`: the first one that had it, 0 for the seed."""
-
-    text: str
-    candidate: int
-
-
-class Origin(Part):
-    """What brought spans: a candidate, its proposal, the rows of its minibatch, what it was worth in words."""
-
-    candidate: int
-    proposal: int | None
-    rows: list[str]
-    worth: str | None
-
-
-class Provenance(Part):
-    """Where each part of a candidate's texts is from; parts of the seed first in `origins`."""
-
-    components: dict[str, list[ProvenanceSpan]]
-    origins: list[Origin]
-
-
-class RowGroup(Part):
-    """Rows that a change made better, made worse or left: how many, and the first of them."""
-
-    name: str
-    count: int
-    rows: tuple[ComparedRow, ...]
-
-
-class ChangeShown(Part):
-    """A candidate against one of its parents, or the seed. `proposal`: where its proposal begins.
-
-    `against`: the other candidate. `origin`, `moved`: in words.
-    """
-
-    candidate: int
-    against: int
-    title: str
-    origin: str
-    moved: str
-    texts: tuple[TextChange, ...]
-    proposal: int | None
-    groups: list[RowGroup]
-
-
-class Explained(Part):
-    """Why the best candidate is better. `overall`: against the seed, if that is not the only step.
-
-    `steps`: the changes from the seed to the best, oldest first; `steps_omitted`: earlier ones.
-    """
-
-    best: int
-    overall: ChangeShown | None
-    steps: list[ChangeShown]
-    steps_omitted: int
-
-
-class Transcript(Part):
-    """What is long of a change of code: its diff, and the log of a rejected one."""
-
-    log: Excerpt | None
-    diff: TextPart | None
-
-
-AnyPageAnswer = RunList | Cell | TextPart | ProposalShown | Provenance | Explained | Transcript
+AnyPageAnswer = RunList | Cell | Excerpt | ProposalShown | Explanation

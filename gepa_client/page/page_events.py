@@ -12,9 +12,7 @@ from pydantic import Field
 
 from gepa_client.analysis.proposals import Excerpt, Outcome
 from gepa_client.journal import run_events
-from gepa_client.page.event_lines import EventLines
 from gepa_client.page.moment_events import (
-    CertificateFound,
     FailureCounts,
     Notices,
     Now,
@@ -122,7 +120,10 @@ class Results(Part):
 
 
 class Mutation(Part):
-    """A change of code was made, or rejected at `stage` for `reason`; a later one of the same `at` replaces it."""
+    """A change of code was made, or rejected at `stage` for `reason`; a later one of the same `at` replaces it.
+
+    `diff`: of what was made, or refused, its beginning if it is long. `log`: the end of the log of a rejected one.
+    """
 
     event: Literal["mutation"] = "mutation"
     at: int
@@ -133,6 +134,8 @@ class Mutation(Part):
     files: list[str]
     summary: Excerpt | None
     cost_usd: float | None
+    diff: Excerpt | None
+    log: Excerpt | None
 
 
 PageEvent = (
@@ -144,11 +147,8 @@ PageEvent = (
     | Results
     | Mutation
     | Steer
-    | EventLines
     | FailureCounts
     | SpendingSoFar
-    | run_events.TiesCompared
-    | CertificateFound
     | Summary
     | Now
     | Notices

@@ -27,13 +27,6 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", ser_json_inf_nan="strings", defer_build=True)
 
 
-class TextPart(Part):
-    """A part of a text. `omitted`: the characters after it."""
-
-    text: str
-    omitted: int = 0
-
-
 def sent_text(text: str) -> Excerpt:
     """Return a text as events hold it."""
     if len(text) <= TEXT_SENT:
@@ -45,7 +38,7 @@ class NotThere(Exception):
     """What was asked for does not exist; the message names it."""
 
 
-def text_part(store: Store, run_id: str, candidate: int, component: str, start: int) -> TextPart:
+def text_part(store: Store, run_id: str, candidate: int, component: str, start: int) -> Excerpt:
     """Return a component of a candidate from the character `start` on."""
     texts = component_texts(candidate_of(store, run_id, candidate).texts)
     if component not in texts:
@@ -53,10 +46,10 @@ def text_part(store: Store, run_id: str, candidate: int, component: str, start: 
     return part_of(texts[component], start)
 
 
-def part_of(whole: str, start: int = 0) -> TextPart:
+def part_of(whole: str, start: int = 0) -> Excerpt:
     """Return a text from a character on."""
     part = whole[start : start + _PART_SENT]
-    return TextPart(text=part, omitted=max(0, len(whole) - start - len(part)))
+    return Excerpt(text=part, omitted=max(0, len(whole) - start - len(part)))
 
 
 def candidate_of(store: Store, run_id: str, index: int) -> CandidateRecord:

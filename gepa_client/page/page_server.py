@@ -24,7 +24,6 @@ from typing import Any, TypeVar, cast
 
 import orjson
 from aiohttp import web
-from pydantic import BaseModel
 
 from gepa_client.errors import JournalError, NoSuchRun, RequestExists, SteeringRefused, StoreUnavailable
 from gepa_client.journal.store import Store, find_run, open_store
@@ -243,7 +242,7 @@ class PageServer:
         run_id = await self._run_id(request)
         watched = self._watched.get(run_id)
 
-        def read(store: Store) -> BaseModel:
+        def read(store: Store) -> object:
             details = watched.details = watched.details or RunDetails(store, run_id)
             return details.read(request.match_info["detail"], request.query)
 
@@ -325,8 +324,7 @@ def _same(given: object, secret: str) -> bool:
 
 
 def _json(value: Any) -> web.Response:
-    content = value.model_dump() if isinstance(value, BaseModel) else value
-    return web.Response(body=to_json(content), content_type="application/json")
+    return web.Response(body=to_json(value), content_type="application/json")
 
 
 def _error(status: int, message: str) -> web.Response:

@@ -6,15 +6,16 @@ from typing import Any
 
 import orjson
 
-from gepa_client.analysis.proposals import ROWS_SHOWN, AnalyzedProposal, Excerpt, ProposalHistory
+from gepa_client.analysis.proposals import ROWS_SHOWN, Excerpt, ProposalHistory, Recorded, excerpt
 from gepa_client.evolution.names import component_texts
-from gepa_client.journal.entries import COMPLETION, SEARCH, Attempt, CandidateRecord, StoredRun
+from gepa_client.journal.completion_entries import CompletionEntry
+from gepa_client.journal.entries import COMPLETION, SEARCH, Attempt, StoredRun
 from gepa_client.journal.history import entries_at
 from gepa_client.journal.requests import digest_of, request_key
 from gepa_client.journal.run_events import ProposalMade, TextAnswer
 from gepa_client.journal.store import Store
 from gepa_client.page.page_answers import AnswerUsage, PromptShown, ProposalShown, TextsCompared
-from gepa_client.page.page_fact import NotThere, part_of, sent_text
+from gepa_client.page.page_fact import TEXT_SENT, NotThere, part_of, sent_text
 
 
 def proposal(store: Store, run_id: str, at: int, *, all_rows: bool = False) -> ProposalShown:
@@ -31,18 +32,18 @@ def proposals(
     """Return several proposals of a run by where they begin. `shown`: how many rows of each; None for all."""
     run, candidates = store.run(run_id), store.candidates(run_id)
     history = ProposalHistory(store, run, candidates)
-    found = history.proposals(numbers, shown=shown)
-    return {one.number: _proposal(store, run, candidates, one, history) for one in found}
+    wanted = [history.recorded[number] for number in numbers if number in history.recorded]
+    parents = [candidates[one.begun.parent].texts for one in wanted]
+    return {
+        one.number: _proposal(store, run, parent, one, history, shown)
+        for one, parent in zip(wanted, parents, strict=True)
+    }
 
 
 def _proposal(
-    store: Store,
-    run: StoredRun,
-    candidates: Sequence[CandidateRecord],
-    one: AnalyzedProposal,
-    history: ProposalHistory,
+    store: Store, run: StoredRun, parent: dict[str, str], one: Recorded, history: ProposalHistory, shown: int | None
 ) -> ProposalShown:
-    parent, made = candidates[one.parent].texts, history.recorded[one.number].made
+    made = one.made
     before, after = component_texts(parent), component_texts(history.child(one.number))
     compared = {
         name: TextsCompared(before=sent_text(before.get(name, "")), after=sent_text(text_))
@@ -51,19 +52,23 @@ def _proposal(
     }
     asked = {} if made is None else _recovered_prompts(store, run, made, parent)
     hints, answers = ([], []) if made is None else (made.hints, made.answers)
+    read = history.answers([one.number, *(each.number for each in answers)])
+    records = read[one.number].get("dataset") or {}
+    last = {each.component: read[each.number] for each in answers if each.number in read}
+    components = one.begun.components
     prompts = [
         PromptShown(
             component=name,
             model=run.config.get("reflection_lm"),
             prompt=part_of(asked[name]) if name in asked else None,
             hints=hints if name in asked else [],
-            records=_records_shown(one.records.get(name, ())),
-            answer=one.answers.get(name),
-            usage=_usage(store, run.id, [each for each in answers if (each.component or one.components[0]) == name]),
+            records=_records_shown(records.get(name, [])[:shown]),
+            answer=excerpt(CompletionEntry.from_json(last[name]).text, TEXT_SENT) if name in last else None,
+            usage=_usage(store, run.id, [each for each in answers if (each.component or components[0]) == name]),
         )
-        for name in one.components
+        for name in components
     ]
-    return ProposalShown(size=one.size, rows=one.rows, prompts=prompts, texts=compared)
+    return ProposalShown(size=len(one.begun.rows), rows=history.rows(one, shown), prompts=prompts, texts=compared)
 
 
 def _usage(store: Store, run_id: str, answers: Sequence[TextAnswer]) -> list[AnswerUsage]:
@@ -86,12 +91,13 @@ def _count(value: object) -> int | None:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _records_shown(records: Sequence[Mapping[str, Excerpt]]) -> Excerpt | None:
-    """Return the records that reflection read as one text."""
-    blocks = [
-        "\n".join(f"{name}: {value.text}{' ...' if value.omitted else ''}" for name, value in record.items())
-        for record in records
-    ]
+def _records_shown(records: Sequence[Mapping[str, Any]]) -> Excerpt | None:
+    """Return the records that reflection read as one text, long values by their beginning."""
+    blocks = []
+    for record in records:
+        values = {name: excerpt(value) or Excerpt("null") for name, value in record.items()}
+        lines = (f"{name}: {value.text}{' ...' if value.omitted else ''}" for name, value in values.items())
+        blocks.append("\n".join(lines))
     return sent_text("\n\n".join(blocks)) if blocks else None
 
 

@@ -1,22 +1,20 @@
 """Read a run's record as the page gets it: what the run is, does at this moment, and was asked for by users."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evolverpc_common.display_text import command, without_password
-from gepa_client.analysis.failed_examples import EntryNames
 from gepa_client.analysis.proposals import RecordedProposals
 from gepa_client.analysis.steered import TextsOutcome, request_text, taken_text, texts_outcomes
 from gepa_client.gepa.row_loaders import rows_searched
-from gepa_client.journal.entries import CONTROL, EVALUATE, RESUMED_BY, SEARCH, Entry, SteeringRequest, StoredRun
-from gepa_client.journal.history import selection_rows
+from gepa_client.journal.entries import CONTROL, RESUMED_BY, SEARCH, SteeringRequest, StoredRun
 from gepa_client.journal.lease import lease_seconds
+from gepa_client.journal.requests import evaluated_of
 from gepa_client.journal.steer_entries import SteerEntry, action_of
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.page.decision_reader import DecisionReader
-from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import CommandHint, LongInFlight, Now, Run, Steer
 from gepa_client.report.calling_program import load_call
@@ -62,6 +60,7 @@ def run_event(
         driver=run.driver,
         driven=driven,
         store=without_password(url),
+        warnings=[str(message) for message in run.counters.get("warnings") or ()],
         commands=list(_commands(run, named, rows.language, end=end, has_code=GIT_BRANCH in seed)),
     )
 
@@ -114,17 +113,17 @@ _OF_A_DRIVER = ("in_flight", "rate", "seconds_left", "cost_at_end_usd", "no_resu
 """What a heartbeat states that is nothing any more once the run is not driven."""
 
 
+ABOUT_SENT = 200
+"""Characters of a request that is not an evaluation of a row."""
+
+
 class HeartbeatReader:
     """The heartbeats of one run."""
 
-    def __init__(self, store: Store, run_id: str, decisions: DecisionReader) -> None:
-        self._store, self._id, self._decisions = store, run_id, decisions
+    def __init__(self, rows: InitialRows, decisions: DecisionReader) -> None:
+        self._rows, self._decisions = rows, decisions
         self._beat: tuple[int, float] | None = None
         """The last heartbeat, and when it was seen first."""
-        self._in_flight: dict[str, tuple[str, str]] = {}
-        """Row and candidate of listed examples, by the digest of their request."""
-        self._named_by = (0, False)
-        """The number of proposals whose digests were known when they were named, and whether they were test rows."""
 
     def event(self, run: StoredRun, *, driven: bool) -> Now:
         """Return the event of this moment."""
@@ -141,61 +140,44 @@ class HeartbeatReader:
                 **{name: value for name, value in shown.items() if name in Now.model_fields},
                 "iteration": counters.get("iteration"),
                 "metric_calls": counters.get("metric_calls"),
-                "longest": self._longest(found.get("longest") or (), tests=tests) if driven else [],
+                "longest": [self._in_flight(each, tests=tests) for each in found.get("longest") or () if driven],
                 "active_seconds": counters.get("active_seconds"),
                 "beat_age_s": None if age is None else float(int(age)),
                 "lost": age is not None and age > lease_seconds(run),
             }
         )
 
-    def _longest(self, found: Sequence[dict[str, Any]], *, tests: bool) -> list[LongInFlight]:
-        """Return examples of a heartbeat with the names of their rows and candidates. `tests`: they are test rows."""
-        digests = {each["digest"] for each in found}
-        named_by = (len(self._decisions.proposed), tests)
-        if not digests <= self._in_flight.keys() or self._named_by != named_by:
-            self._named_by = named_by
-            rows = {} if tests else selection_rows(self._store, self._id)
-            names = EntryNames(self._store.candidates(self._id), rows, self._decisions.proposed)
-            self._in_flight = {
-                each["digest"]: names.row_and_candidate(Entry(SEARCH, 0, EVALUATE, each["digest"], each["about"], b""))
-                for each in found
-            }
-        longest = []
-        for each in found:
-            row, candidate = self._in_flight[each["digest"]]
-            known = {name: value for name, value in each.items() if name not in ("digest", "about")}
-            longest.append(LongInFlight(row=f"test {row}" if tests else row, candidate=candidate, **known))
-        return longest
+    def _in_flight(self, each: Mapping[str, Any], *, tests: bool) -> LongInFlight:
+        """Return an example of a heartbeat with the names of its row and candidate. `tests`: it is a test row."""
+        known = {name: value for name, value in each.items() if name not in ("digest", "about")}
+        about = evaluated_of(each["about"])
+        if about is None:
+            return LongInFlight(row=each["about"][:ABOUT_SENT], candidate="?", **known)
+        split = "test" if tests else self._rows.split_of(about.quoted_id)
+        index = self._decisions.indices.get(about.candidate, about.candidate)
+        return LongInFlight(row=f"{split} {about.quoted_id[1:-1]}".strip(), candidate=str(index), **known)
 
 
-class RequestReader:
-    """The requests to one run. `proposals`: those that are read."""
-
-    def __init__(self, store: Store, run_id: str, log: EventLog, proposals: RecordedProposals) -> None:
-        self._store, self._id, self._log, self._proposals = store, run_id, log, proposals
-
-    def read(self, run: StoredRun) -> None:
-        """Add the requests, with the outcomes of their texts."""
-        requests = self._store.requests(self._id)
-        taken = (
-            SteerEntry(id=each.id, action=action_of(each.action), author=each.author, created=each.created)
-            for each in requests
-            if each.outcome == "taken"
+def steers(store: Store, run: StoredRun, proposals: RecordedProposals) -> Iterator[Steer]:
+    """Yield the requests to a run, with the outcomes of their texts. `proposals`: those that are read."""
+    requests = store.requests(run.id)
+    taken = (
+        SteerEntry(id=each.id, action=action_of(each.action), author=each.author, created=each.created)
+        for each in requests
+        if each.outcome == "taken"
+    )
+    outcomes = texts_outcomes(taken, proposals.found.values(), over=run.status in OVER)
+    for asked in requests:
+        part = SEARCH if asked.stops is None else CONTROL
+        yield Steer(
+            key=asked.id,
+            at=None if asked.number is None or part == CONTROL else asked.number + 1,
+            action=str(asked.action.get("kind")),
+            requested=asked.created,
+            by=asked.author,
+            text=request_text(asked),
+            outcome=_outcome(asked, part, outcomes.get(asked.id)),
         )
-        outcomes = texts_outcomes(taken, self._proposals.found.values(), over=run.status in OVER)
-        for asked in requests:
-            part = SEARCH if asked.stops is None else CONTROL
-            self._log.add(
-                Steer(
-                    key=asked.id,
-                    at=None if asked.number is None or part == CONTROL else asked.number + 1,
-                    action=str(asked.action.get("kind")),
-                    requested=asked.created,
-                    by=asked.author,
-                    text=request_text(asked),
-                    outcome=_outcome(asked, part, outcomes.get(asked.id)),
-                )
-            )
 
 
 def _outcome(asked: SteeringRequest, part: str, texts: TextsOutcome | None) -> str | None:

@@ -1,4 +1,4 @@
-"""What a page loads of a run when it is asked for: cells, texts, proposals, origins, the explanation, changes of code.
+"""What a page loads of a run when it is asked for: cells, texts, proposals, the explanation.
 
 The page's own server and the service answer the same requests, `RUN/NAME?QUERY`, with the forms of `page_answers`.
 """
@@ -6,18 +6,13 @@ The page's own server and the service answer the same requests, `RUN/NAME?QUERY`
 import re
 from collections.abc import Mapping
 
-from pydantic import BaseModel
-
-from gepa_client.journal.entries import MUTATION, SEARCH
-from gepa_client.journal.mutation_entries import MutationEntry
+from gepa_client.analysis.explanation import explain
 from gepa_client.journal.store import Store
 from gepa_client.page.cell_reader import CellReader
-from gepa_client.page.explanation_answers import explanation, provenance
-from gepa_client.page.page_answers import Transcript
-from gepa_client.page.page_fact import NotThere, part_of, shown, text_part
+from gepa_client.page.page_fact import NotThere, text_part
 from gepa_client.page.proposal_answers import proposal
 
-DETAILS = ("cell", "text", "proposal", "provenance", "explanation", "transcript")
+DETAILS = ("cell", "text", "proposal", "explanation")
 
 
 class BadQuery(Exception):
@@ -31,8 +26,8 @@ class RunDetails:
         self._store, self._id = store, run_id
         self._cells: CellReader | None = None
 
-    def read(self, name: str, query: Mapping[str, str]) -> BaseModel:
-        """Return the detail of this name.
+    def read(self, name: str, query: Mapping[str, str]) -> object:
+        """Return the detail of this name, one of the forms of `page_answers`.
 
         Raises:
             BadQuery: a number is missing, or is none. NotThere: the run has no such thing. JournalError: as the store.
@@ -49,12 +44,11 @@ class RunDetails:
                 return text_part(store, run_id, candidate, query.get("component", ""), start)
             case "proposal":
                 return proposal(store, run_id, _number(query, "at"), all_rows=query.get("rows") == "all")
-            case "provenance":
-                return provenance(store, run_id, _number(query, "candidate"))
-            case "explanation":
-                return explanation(store, run_id, _number(query, "until") if "until" in query else None)
             case _:
-                return transcript(store, run_id, _number(query, "at"))
+                until = _number(query, "until") if "until" in query else None
+                if (found := explain(store, store.run(run_id), until)) is None:
+                    raise NotThere("the seed has not been scored")
+                return found
 
 
 def _number(query: Mapping[str, str], name: str, default: int | None = None) -> int:
@@ -64,17 +58,3 @@ def _number(query: Mapping[str, str], name: str, default: int | None = None) -> 
     if given is None or re.fullmatch(r"\d{1,15}", given) is None:
         raise BadQuery(f"{name} is a whole number")
     return int(given)
-
-
-def transcript(store: Store, run_id: str, at: int) -> Transcript:
-    """Return the change of code that was requested at this number."""
-    found = [entry for entry in store.entries_at(run_id, SEARCH, [at]) if entry.kind == MUTATION]
-    if not found:
-        raise NotThere(f"no change of code was requested at {at}")
-    change = MutationEntry.model_validate_json(found[0].answer)
-    made, refused = change.applied, change.rejected
-    diff = refused.diff if refused is not None else made.diff if made is not None else None
-    return Transcript(
-        log=shown(refused.log_tail or None) if refused is not None else None,
-        diff=None if diff is None else part_of(diff),
-    )

@@ -4,14 +4,13 @@ from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store, named_store
 from gepa_client.page.decision_reader import DecisionReader
-from gepa_client.page.ending_reader import EndingReader
+from gepa_client.page.ending_reader import ending
 from gepa_client.page.entry_reader import EntryReader
-from gepa_client.page.event_lines import EventListBuilder
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import FailureCounts, Notices, Position, StoreTrouble
 from gepa_client.page.notices import NoticeInput
-from gepa_client.page.record_reader import HeartbeatReader, RequestReader, run_event
+from gepa_client.page.record_reader import HeartbeatReader, run_event, steers
 from gepa_client.page.totals_reader import TotalsReader
 
 LIVE_POLL_S = 0.1
@@ -23,8 +22,7 @@ NEW_POLL_S = 0.2
 class RunReader:
     """One run of a store; `poll` adds what is new to the log. Used by one thread.
 
-    `url`: of the store. `ended`: the run is shown as it is recorded, though a driver may continue it; `until`: as of
-    `view_of`.
+    `url`: of the store. `ended`: the run is shown as it is recorded, though a driver may continue it.
     """
 
     def __init__(
@@ -35,17 +33,16 @@ class RunReader:
         log: EventLog,
         *,
         ended: bool = False,
-        until: int | None = None,
     ) -> None:
         self._store, self._named, self._id, self._log = store, named_store(url), run_id, log
         self._is_ended = ended
         self._rows = InitialRows(store, run_id, log)
-        self._decisions = DecisionReader(store, run_id, log, self._rows, EventListBuilder(until))
-        self._heartbeats = HeartbeatReader(store, run_id, self._decisions)
+        self._decisions = DecisionReader(store, run_id, log, self._rows)
+        self._heartbeats = HeartbeatReader(self._rows, self._decisions)
         self._entries = EntryReader(store, run_id, log, self._rows, self._decisions)
         self._totals = TotalsReader(store, run_id, log, self._rows, self._decisions)
-        self._ending = EndingReader(store, run_id, log, until)
-        self._requests = RequestReader(store, run_id, log, self._decisions.proposals)
+        self._ended: tuple[str, str] | None = None
+        """The status of the run, and when it had it, by the end that was read last."""
         self._trouble: str | None = None
 
     def poll(self) -> float:
@@ -88,24 +85,21 @@ class RunReader:
             self._decisions.read()
             self._log.published()
             more = self._entries.read()
-        self._requests.read(run)
+        for steer in steers(self._store, run, self._decisions.proposals):
+            self._log.add(steer)
         ended = not driven and not more
-        self._add_lines(run)
-        if ended and not self._ending.is_read(run):
+        if ended and self._ended != (run.status, run.updated):
             self._log.add(Position(end=self._entries.end, complete=False))  # what follows takes seconds of a long run
             self._log.published()
             self._totals.read(at_once=True)
-            self._ending.read(run)
-            self._add_lines(run)
+            self._ended = (run.status, run.updated)
+            if (summary := ending(self._store, run)) is not None:
+                self._log.add(summary)
             self._read_moment(run, driven=driven)  # its failures are known now
         else:
             self._totals.read()
         self._log.add(Position(end=self._entries.end, complete=ended))
         return more
-
-    def _add_lines(self, run: StoredRun) -> None:
-        recorded = map(str, run.counters.get("warnings") or ())
-        self._log.add(self._decisions.lines.with_warnings([*recorded, *self._ending.warnings]))
 
     def _read_moment(self, run: StoredRun, *, driven: bool) -> None:
         url, end = self._store.url, self._entries.end

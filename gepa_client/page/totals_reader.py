@@ -1,11 +1,9 @@
 """Read what a run spent and which examples failed: totals over the whole run, read anew from time to time."""
 
 import time
-from collections.abc import Sequence
 
-from evolverpc_common.display_text import money
 from gepa_client.analysis.failed_examples import failed_examples
-from gepa_client.journal.entries import SEARCH, Entry, Spending
+from gepa_client.journal.entries import SEARCH, Entry
 from gepa_client.journal.requests import evaluate_key, evaluated_of
 from gepa_client.journal.run_events import FailureGroup
 from gepa_client.journal.store import Store
@@ -13,16 +11,13 @@ from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import FailureCounts, SpendingSoFar, SummaryTable
+from gepa_client.report import summary_fields as fields
 from gepa_client.report.event_words import failure_messages, failure_places
-from gepa_client.run.gateway_record import recorded_gateway_events
 
 SHARE = 0.05
 """The part of the time that reading totals anew may take: they grow with the run."""
 
 LEAST_PAUSE_S = 1.0
-
-COLUMNS = ("kind", "calls", "examples", "input tokens", "output tokens", "cost", "seconds")
-"""Of a table of what was spent."""
 
 
 class TotalsReader:
@@ -45,7 +40,10 @@ class TotalsReader:
         if not at_once and began < self._next:
             return
         spending = self._store.spending(self._id)
-        self._add_spending(spending)
+        heading, columns, rows = fields.spending_table(spending)
+        heading = f"{heading}: {fields.tokens_text(spending)}"
+        table = SummaryTable(heading=heading, columns=[*columns], rows=[[*row] for row in rows])
+        self._log.add(SpendingSoFar(cost=fields.whole_cost(spending), table=table))
         outcomes = [(spent.kind, spent.outcome, spent.attempts) for spent in spending if spent.outcome != "ok"]
         if outcomes and (at_once or outcomes != self._outcomes):
             self._outcomes = outcomes
@@ -53,22 +51,6 @@ class TotalsReader:
         ended = time.monotonic()
         self._next = ended + max(LEAST_PAUSE_S, (ended - began) / SHARE)
         self._log.published()
-
-    def _add_spending(self, spending: Sequence[Spending]) -> None:
-        kinds: dict[str, list[Spending]] = {}
-        for spent in spending:
-            kinds.setdefault(spent.kind, []).append(spent)
-        rows = [[kind, *_figures(each)] for kind, each in kinds.items()]
-        for model, tally in recorded_gateway_events(self._store, self._id)[0].by_model.items():
-            failed = f"{tally.failed:,} failed" if tally.failed else ""
-            figures = f"{tally.input_tokens:,}", f"{tally.output_tokens:,}", money(tally.cost_usd, tally.unpriced), ""
-            rows.append([f"through the gateway: {model}", f"{tally.calls:,}", failed, *figures])
-        self._log.add(
-            SpendingSoFar(
-                cost=_cost(spending),
-                table=SummaryTable(heading="What was spent on what, test rows included", columns=[*COLUMNS], rows=rows),
-            )
-        )
 
     def _add_failures(self) -> None:
         cells: dict[str, list[int]] = {}
@@ -106,17 +88,3 @@ class TotalsReader:
 
 def _words(group: FailureGroup) -> str:
     return "; ".join(filter(None, (failure_places(group), failure_messages(group))))
-
-
-def _cost(spent: Sequence[Spending]) -> str:
-    usd, unpriced, unreported = (
-        sum(getattr(each, n) for each in spent) for n in ("cost_usd", "unpriced", "unreported")
-    )
-    return money(usd, unpriced, unreported)
-
-
-def _figures(spent: Sequence[Spending]) -> list[str]:
-    """Return the figures of the attempts of a kind, by their outcomes."""
-    names = ("attempts", "examples", "input_tokens", "output_tokens")
-    counts = [sum(getattr(each, name) for each in spent) for name in names]
-    return [*(f"{n:,}" for n in counts), _cost(spent), f"{sum(each.seconds for each in spent):,.0f}"]

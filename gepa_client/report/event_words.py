@@ -1,11 +1,11 @@
 """What happened in a run, in words: a line for each event, and a sentence for all events of a kind together."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evolverpc_common.display_text import counted, one_line
-from gepa_client.evolution.names import code_label
+from gepa_client.evolution.names import candidate_name, code_label
 from gepa_client.journal import run_events as events
 from gepa_client.report.calling_program import blocked_hint, where_of
 from gepa_client.run.run_view import RunView
@@ -31,9 +31,6 @@ FAILURES_NAMED = 10
 
 COPIES_NAMED = 3
 """Copies that a sentence names."""
-
-ROWS_SHOWN = 50
-"""Prompts with cut records, and answers that were not used, that a table lists."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,7 @@ def event_line(event: events.Event) -> EventText:
             return EventText(_tie_summary(event))
         case events.Tested():
             times = f", {event.repeats} times each" if event.repeats > 1 else ""
-            return EventText(f"{named(event.index)}: {event.score:.4g} on {event.rows} test rows{times}")
+            return EventText(f"{candidate_name(event.index)}: {event.score:.4g} on {event.rows} test rows{times}")
         case events.Finalized(error=str()):
             return EventText(one_line(event.error or ""), "yellow", "finalize failed:", is_kept=True)
         case events.Finalized():
@@ -138,23 +135,7 @@ Table = tuple[str, Sequence[str], Sequence[tuple[str, ...]]]
 
 
 def event_tables(view: RunView) -> list[Table]:
-    """Return a table of the events of each of four kinds: cut records, answers not used, copies, refusals."""
-    cut = [
-        (
-            one_line(f"iteration {event.iteration:,}, {event.component}", 200),
-            *(f"{n:,}" for n in (event.records, event.shortened, event.left_out, event.tokens)),
-        )
-        for event in view.cut_records[:ROWS_SHOWN]
-    ]
-    unused = [
-        (
-            one_line(f"iteration {event.iteration:,}, {event.component}", 200),
-            event.reason,
-            (event.then or "used") if event.asked_again else "-",
-            "lacks it" if event.dropped else "has it",
-        )
-        for event in view.unusable_answers[:ROWS_SHOWN]
-    ]
+    """Return a table of what was copied, and one of what was refused."""
     copied = [
         (
             one_line(f"candidate {copy.candidate}, {copy.component}, {_copied_rows(copy)}: {copy.text}", 300),
@@ -165,16 +146,9 @@ def event_tables(view: RunView) -> list[Table]:
     ]
     refused = [(event.what, refusal_text(event)) for event in view.refusals]
     return [
-        ("Records cut for reflection", ("prompt", "records", "shortened", "left out", "tokens left out"), cut),
-        ("Answers that were not used", ("text", "first answer", "second answer", "the proposal"), unused),
         ("Copied from training rows", ("copy", "words", "rows"), copied),
         ("Refused", ("request", "reason"), refused),
     ]
-
-
-def named(index: int) -> str:
-    """`candidate 3`, or `the seed`."""
-    return f"candidate {index}" if index else "the seed"
 
 
 def clock(seconds: float) -> str:
@@ -253,8 +227,8 @@ def rejected_text(view: RunView) -> str:
 
 def _tie_summary(ties: events.TiesCompared) -> str:
     """Return which of the best candidates were compared, on how many fresh rows, and which is the best."""
-    means = ", ".join(f"{named(each.index)} {each.mean:.4g}" for each in ties.candidates)
-    found = f"means over {ties.validation_rows + ties.rows:,} rows: {means}; the best is {named(ties.best)}"
+    means = ", ".join(f"{candidate_name(each.index)} {each.mean:.4g}" for each in ties.candidates)
+    found = f"means over {ties.validation_rows + ties.rows:,} rows: {means}; the best is {candidate_name(ties.best)}"
     fresh = ties.rows - ties.validation_left
     fewer = "" if fresh == ties.asked else f" of the {ties.asked:,} asked for, as no more are fresh"
     if not ties.validation_left:
@@ -272,7 +246,7 @@ def _origin(mutation: events.MutationStarted) -> str:
     """`candidate 3`, or `candidates 3 and 5, merged`."""
     if mutation.kind == "merge":
         return f"candidates {' and '.join(map(str, mutation.parents))}, merged"
-    return named(mutation.parents[0] if mutation.parents else 0)
+    return candidate_name(mutation.parents[0] if mutation.parents else 0)
 
 
 def size_text(added: int, removed: int, files: int) -> str:
@@ -296,17 +270,6 @@ def _steered_summary(kinds: Sequence[str]) -> str | None:
 
 # --- texts -----------------------------------------------------------------------------------------------------------
 
-UNUSABLE_ADVICE = {
-    "truncated": "a higher `max_tokens`, or a lower `reasoning_effort`, in `reflection_lm_kwargs`",
-    "empty": "a higher `max_tokens` in `reflection_lm_kwargs`, or another {proposer}",
-    "unchanged": "another {proposer}, or feedback that states what to change",
-    "monologue": "a lower `reasoning_effort` in `reflection_lm_kwargs`, or another {proposer}",
-    "ambiguous": "another {proposer}, or a prompt template that asks for one block",
-    "not text": "another {proposer}",
-    "too long": "a higher `max_component_tokens`",
-}
-"""What to try, by the reason of most unusable answers."""
-
 
 def _unusable_summary(answers: events.UnusableAnswers) -> str | None:
     """`7 answers (4 truncated, 3 monologue); 5 asked for once more, 2 texts dropped`; None without any."""
@@ -323,16 +286,6 @@ def dropped_text(view: RunView) -> str:
     """Return `2 dropped (truncated, monologue)`; empty if no text was."""
     answers = view.unusable
     return f"{answers.dropped} dropped ({', '.join(answers.reasons)})" if answers.dropped else ""
-
-
-def dropped_texts(view: RunView, proposals: int, proposer: str) -> Iterator[tuple[int, str]]:
-    """Yield how many texts were dropped and what to try, if these were more than the proposals that were evaluated."""
-    answers = view.unusable
-    if answers.dropped > proposals:
-        reason = max(answers.reasons, key=lambda each: answers.reasons[each])
-        most = f"{answers.reasons[reason]:,} of {sum(answers.reasons.values()):,} unusable answers"
-        advice = UNUSABLE_ADVICE[reason].format(proposer=proposer)
-        yield answers.dropped, f"{advice}: {most} were {_called(reason)}"
 
 
 def _unusable(event: events.UnusableAnswer) -> str:

@@ -1,4 +1,4 @@
-"""Why a run did not improve its program, or used few of its iterations, and what to try next."""
+"""Why a run did not improve its program, and what to try next."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from evolverpc_common.display_text import counted, one_line
 from gepa_client.journal.run_events import FailureGroup, MutationRejected, Rejected
 from gepa_client.report.calling_program import TYPESCRIPT
-from gepa_client.report.event_words import dropped_texts, failure_name
+from gepa_client.report.event_words import failure_name
 from gepa_client.report.summary_fields import is_by_model, perfect_score, setting_of
 from gepa_client.run.run_view import RunView
 from gepa_client.settings.run_settings import GEPA_MINIBATCH
 
-EXAMPLES, HINTS = 3, 3
-"""Rejected proposals and suggestions that the end of a run without improvement shows."""
+HINTS = 3
+"""Suggestions that the end of a run without improvement shows."""
 
 SAME = 3
 """Proposals that show the same, from which on that is no chance."""
@@ -36,31 +36,8 @@ def no_improvement(view: RunView) -> list[tuple[str, str]]:
     facts = [("no improvement", f"{_tried(view)}; the seed is still the best candidate")]
     if outcomes := _outcomes(view):
         facts.append(("because", ", ".join(f"{count:,} {what}" for what, count in outcomes.items())))
-    if examples := _examples(view):
-        facts.append(("for example", examples))
     hints = list(_hints(view))[:HINTS]
     return facts + [("try" if at == 0 else "or", hint) for at, hint in enumerate(hints)]
-
-
-def unused_iterations(view: RunView) -> str | None:
-    """Return how many iterations of a completed run had nothing to learn from; None if at most half, or few."""
-    if view.finished is None or view.finished.status != "completed" or view.best is None or not view.best.index:
-        return None
-    unused, last = sum(event.perfect for event in view.skipped), view.iteration
-    if unused < FEW or unused <= last / 2:
-        return None
-    found = (
-        f"{unused:,} of {last:,} iterations proposed nothing, as the training rows of their minibatch were right "
-        f"already, while the mean score of the {view.selection} rows is {view.best.score:.4g}"
-    )
-    advice = []
-    if view.best.score < perfect_score(view) and not view.training_only:
-        advice.append(
-            "give more training rows, of the kinds of validation rows that are still wrong (the report lists them)"
-        )
-    if not setting_of(view, "patience", 0):
-        advice.append("end sooner with `patience`")
-    return ": ".join(filter(None, (found, ", or ".join(advice))))
 
 
 def _tried(view: RunView) -> str:
@@ -121,16 +98,6 @@ def _judged(view: RunView) -> list[Rejected]:
     return [
         event for event in view.rejected if event.is_by_score and not event.unchanged and event.candidate not in failing
     ]
-
-
-def _examples(view: RunView) -> str:
-    """Return three proposals with their scores before and after: first, middle and last of those rejected by score."""
-    scored = _judged(view)
-    if not scored:
-        return ""
-    chosen = [scored[at] for at in sorted({0, len(scored) // 2, len(scored) - 1})][:EXAMPLES]
-    shown = ", ".join(f"{event.old_score:g} -> {event.new_score:g} (iteration {event.iteration})" for event in chosen)
-    return f"{shown}; sums over minibatches of {counted(_minibatch(view), 'row')}"
 
 
 def _hints(view: RunView) -> Iterator[str]:
@@ -203,7 +170,11 @@ def _faults(view: RunView, proposals: int) -> Iterator[tuple[int, str]]:
         yield count, f"another {proposer}: all {count:,} proposals that were not kept have the same texts"
     if perfect > proposals:
         yield perfect, f"training rows that the seed fails on: {perfect:,} of {iterations} had perfect scores already"
-    yield from dropped_texts(view, proposals, proposer)
+    if (dropped := view.unusable.dropped) > proposals:
+        yield (
+            dropped,
+            f"another {proposer}: {counted(dropped, 'text')} had to be dropped ({', '.join(view.unusable.reasons)})",
+        )
     if empty > proposals:
         yield empty, f"another {proposer}: {empty:,} of {iterations} had no new text"
 

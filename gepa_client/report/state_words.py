@@ -1,8 +1,9 @@
 """The present state of a run in words, which the frame of a terminal, that of a notebook, and plain lines show."""
 
 from evolverpc_common.display_text import counted, one_line
+from gepa_client.evolution.names import candidate_name
 from gepa_client.journal import run_events as events
-from gepa_client.report.event_words import EventText, clock, dropped_text, fleet_line, named, rejected_text
+from gepa_client.report.event_words import EventText, clock, dropped_text, fleet_line, rejected_text
 from gepa_client.run.run_view import RunView
 
 SHORTEST_WAIT_S = 1.0
@@ -37,7 +38,7 @@ def budget_note(view: RunView) -> str:
         return f" of {budget:,} (an iteration that had begun counts too)"
     begun = "the last iteration"
     if last is not None and last.metric_calls > budget:
-        begun = f"the evaluation of {named(last.index)} on all rows"
+        begun = f"the evaluation of {candidate_name(last.index)} on all rows"
     return f" of {budget:,} ({begun} had begun and was finished)"
 
 

@@ -1,24 +1,20 @@
-"""What a run came to, in words: its story, its facts, its tables, and the changes on the way to its best candidate."""
+"""What a run came to, in words: its story, its facts and its tables."""
 
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evolverpc_common.display_text import counted, money, one_line, plain
-from gepa_client.analysis.explanation import Change, Explanation, MovedRows, PairedScores
-from gepa_client.analysis.proposals import AnalyzedProposal, ComparedRow, Excerpt
+from gepa_client.analysis.explanation import Explanation, moved_rows
+from gepa_client.analysis.proposals import ComparedRow, Excerpt, Recorded
 from gepa_client.certificate.certificate_inputs import NoiseFound
 from gepa_client.certificate.leaks import Leaks
 from gepa_client.evolution.names import code_label
-from gepa_client.journal.history import selection_name
-from gepa_client.journal.run_events import (
-    ModelTally,
-    Mutated,
-    Started,
-)
-from gepa_client.report.event_words import Table, event_tables, named, rows_summary, totals
+from gepa_client.journal.entries import Spending
+from gepa_client.journal.run_events import ModelTally, Mutated, Started
+from gepa_client.report.event_words import Table, event_tables, rows_summary, totals
 from gepa_client.report.state_words import budget_note
 from gepa_client.run.output_folder import HostTotals
 from gepa_client.run.run_view import RunView
@@ -169,50 +165,21 @@ def _certainty(explained: Explanation, view: RunView) -> list[str]:
     ]
 
 
-def moved_rows(paired: PairedScores) -> str:
-    """`5 rows are better, 1 is worse and 6 are the same`."""
-    same = paired.rows - paired.better - paired.worse
-    better = f"{counted(paired.better, 'row')} {'is' if paired.better == 1 else 'are'} better"
-    return f"{better}, {paired.worse} {'is' if paired.worse == 1 else 'are'} worse and {same} the same"
-
-
-def step_title(change: Change) -> str:
-    """`Candidate 3: 0.25 -> 0.5 on 40 validation rows`."""
-    scores = f"{change.scores.before:.4g} -> {change.scores.after:.4g}"
-    return f"Candidate {change.candidate}: {scores} on {selecting_rows(change)}"
-
-
-def selecting_rows(change: Change) -> str:
-    """Return `40 validation rows`, those of the search; `40 training rows` if these select the candidates."""
-    return counted(change.scores.rows, f"{selection_name(training_only=change.training_only)} row")
-
-
-def step_origin(change: Change) -> str:
-    """Return where a candidate comes from, and when it was found, as a sentence."""
-    came = " and ".join(map(named, change.parents))
-    merged = f", merged; compared with {named(change.against)}" if len(change.parents) > 1 else ""
-    return f"From {came}{merged}. Iteration {change.iteration:,}, after {change.metric_calls:,} metric calls."
-
-
-def minibatch_summary(proposal: AnalyzedProposal) -> str:
-    """Return how many rows a proposal was made from, and their scores, as sentences."""
-    rows = f"It was made from the results of {counted(proposal.size, 'training row')}."
+def minibatch_summary(proposal: Recorded, shown: int) -> str:
+    """Return how many rows a proposal was made from, of which some are `shown`, and their scores, as sentences."""
+    size = len(proposal.begun.rows)
+    rows = f"It was made from the results of {counted(size, 'training row')}."
     sums = ""
-    if proposal.before is not None and proposal.after is not None:
-        sums = f" Their scores add up to {proposal.before:.4g} before the change and {proposal.after:.4g} after it."
-    shown = f" The first {len(proposal.rows)} of them:" if proposal.size > len(proposal.rows) else ""
-    return f"{rows}{sums}{shown}"
+    if proposal.evaluated is not None:
+        before, after = proposal.begun.score, proposal.evaluated.score
+        sums = f" Their scores add up to {before:.4g} before the change and {after:.4g} after it."
+    return f"{rows}{sums}" + (f" The first {shown} of them:" if size > shown else "")
 
 
 def row_title(row: ComparedRow) -> str:
     """`val 7: 0 -> 1`; a score that is not recorded is `?`."""
     before, after = (f"{one.score:.4g}" if one is not None else "?" for one in (row.before, row.after))
     return f"{row.split} {one_line(row.row, 100)}: {before} -> {after}"
-
-
-def row_groups(change: Change) -> list[tuple[str, MovedRows]]:
-    """Return the rows that a change made better, made worse, and left below the perfect score, by their names."""
-    return [("Better", change.better), ("Worse", change.worse), ("The same, and not perfect", change.same)]
 
 
 def changed_settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -296,19 +263,52 @@ def _program(started: Started) -> str:
 
 def tables(view: RunView) -> list[Table]:
     """Return the tables of a run that have rows, in the order of their headings on a page."""
-    return [table for table in (*event_tables(view), *gateway_tables(view)) if table[2]]
-
-
-def gateway_tables(view: RunView) -> list[Table]:
-    """Return the models that programs called, and the hosts that they connected to or were refused."""
-    return [
-        ("Model calls", ("model", "calls", "failed", "tokens in", "tokens out", "cost"), _model_call_rows(view)),
-        (
-            "Hosts that sandboxes connected to",
-            ("host", "connections", "failed", "refused", "bytes sent", "received"),
-            _host_rows(view),
-        ),
+    models = ("model", "calls", "failed", "tokens in", "tokens out", "cost")
+    hosts = ("host", "connections", "failed", "refused", "bytes sent", "received")
+    found = [
+        *event_tables(view),
+        ("Model calls", models, _model_call_rows(view)),
+        ("Hosts that sandboxes connected to", hosts, _host_rows(view)),
     ]
+    return [table for table in found if table[2]]
+
+
+WITHOUT_ANSWER = ("lost", None)
+"""Outcomes of attempts without a response: their cost is unknown."""
+
+
+def spending_table(spending: Sequence[Spending]) -> Table:
+    """Return what a run spent, by kind and outcome of attempts."""
+    columns = ("kind", "outcome", "attempts", "results", "seconds", "cost")
+    rows = []
+    for spent in sorted(spending, key=lambda one: (one.kind, one.outcome != "ok", one.outcome or "")):
+        answered = spent.outcome not in WITHOUT_ANSWER
+        known = answered or spent.cost_usd or spent.unpriced
+        rows.append(
+            (
+                spent.kind,
+                spent.outcome or "no answer yet",
+                f"{spent.attempts:,}",
+                f"{spent.examples:,}" if answered else "-",
+                f"{spent.seconds:,.1f}",
+                money(spent.cost_usd, spent.unpriced, spent.unreported) if known else "unknown",
+            )
+        )
+    return "Calls", columns, rows
+
+
+def whole_cost(spending: Sequence[Spending]) -> str:
+    """Return the cost of all attempts, as far as it is known."""
+    usd, unpriced, unreported = (
+        sum(getattr(each, name) for each in spending) for name in ("cost_usd", "unpriced", "unreported")
+    )
+    return money(usd, unpriced, unreported)
+
+
+def tokens_text(spending: Sequence[Spending]) -> str:
+    """Return `1,200 tokens in, 300 out`, as far as they were reported."""
+    read, written = sum(each.input_tokens for each in spending), sum(each.output_tokens for each in spending)
+    return f"{read:,} tokens in, {written:,} out, as far as reported"
 
 
 def excerpt_text(value: Excerpt) -> str:

@@ -19,10 +19,8 @@ from gepa_client.run.run_view import RunView
 from protocol.code import code_at
 
 
-def view_of(store: Store, run: StoredRun, until: int | None = None) -> RunView:
+def view_of(store: Store, run: StoredRun) -> RunView:
     """Return the record of a run, with how it ended unless it is running, without its certificate.
-
-    `until`: what it was at this place in the journal.
 
     Raises:
         JournalError: the store cannot be read.
@@ -33,13 +31,9 @@ def view_of(store: Store, run: StoredRun, until: int | None = None) -> RunView:
     candidates = store.candidates(run.id)
     limit = {"max_metric_calls": run.config["max_metric_calls"]} if "max_metric_calls" in run.config else {}
     began = [event.model_copy(update=limit) for event in last if isinstance(event, Started)]  # a user may have set one
-    for event in (*began, *_found(store, run, candidates, until)):
+    for event in (*began, *_found(store, run, candidates)):
         record.apply(event)
     record.warnings = [str(message) for message in run.counters.get("warnings") or ()]
-    if until is not None:
-        reason = f"replayed up to {until}, as requested"
-        record.apply(Finished(status="paused", reason=reason, metric_calls=record.budget_used))
-        return record
     for event in last:
         if not isinstance(event, Started):
             record.apply(event)
@@ -76,12 +70,12 @@ def _last_process(store: Store, run: StoredRun) -> list[Event]:
     return found
 
 
-def _found(store: Store, run: StoredRun, candidates: list[CandidateRecord], until: int | None) -> Iterator[Event]:
+def _found(store: Store, run: StoredRun, candidates: list[CandidateRecord]) -> Iterator[Event]:
     """Yield the events of the search: the sealed rows, what GEPA decided, and the changes of code."""
     for sealed in store.entries(run.id, COMMITMENT, 0, 1):
         commitment = orjson.loads(sealed.answer)
         yield Sealed(rows=len(commitment["rows"]), digest=commitment["digest"])
-    for event in recorded_events(store, run.id, until):
+    for event in recorded_events(store, run.id):
         if isinstance(event, CandidateFound):
             if event.index >= len(candidates):
                 return  # a process ended between the two, in a database without transactions
@@ -89,8 +83,7 @@ def _found(store: Store, run: StoredRun, candidates: list[CandidateRecord], unti
         else:
             yield event
     running = {code_at(kept.texts)[1]: kept.index for kept in reversed(candidates)}
-    for made in recorded_mutations(store, run.id):
-        if until is None or made.number < until:
-            commits = (made.entry.parent, made.entry.other)
-            parents = [running[commit] for commit in commits if commit is not None and commit in running]
-            yield mutation_event(made.number, made.entry, parents)
+    for number, made in recorded_mutations(store, run.id).items():
+        commits = (made.parent, made.other)
+        parents = [running[commit] for commit in commits if commit is not None and commit in running]
+        yield mutation_event(number, made, parents)

@@ -94,8 +94,6 @@ class RunView:
     endpoints: int = 1
     spent_usd: float = 0.0
     seconds: float = 0.0
-    _searched: int = 0
-    _base: int = 0
     _pace: list[tuple[float, int]] = field(default_factory=list)
 
     def apply(self, event: events.Event) -> None:
@@ -107,8 +105,6 @@ class RunView:
             case events.Started():
                 self.started = event
             case events.Phase():
-                if self.phase == "replaying" and event.phase != "replaying":
-                    self._base = self.budget_used - self.evaluated
                 self.phase = event.phase
                 self._pace = [(event.seconds, self.evaluated)]
             case events.FleetChanged():
@@ -122,8 +118,6 @@ class RunView:
                 self.evaluated, self.in_flight = event.evaluated, event.in_flight
                 self.slots, self.waiting_calls = event.slots, event.waiting
                 self.up, self.endpoints, self.spent_usd = event.up, event.endpoints, event.spent_usd
-                if self.phase not in ("ties", "testing", "finalizing"):
-                    self._searched = event.evaluated
                 self._pace.append((event.seconds, event.evaluated))
                 while len(self._pace) > 2 and self._pace[1][0] <= event.seconds - RATE_WINDOW_S:
                     del self._pace[0]
@@ -238,13 +232,6 @@ class RunView:
         """Examples evaluated: GEPA's count, or ours while a batch it has not counted yet is under way; no test rows."""
         counted = self.finished is not None or self.phase in ("ties", "testing", "finalizing")
         return self.budget_used if counted else max(self.budget_used, self.evaluated)
-
-    @property
-    def uncounted(self) -> int:
-        """Results that this process recorded of a batch which GEPA had not counted when the run was cut short."""
-        if self.finished is None or self.finished.search_complete:
-            return 0
-        return max(0, self._base + self._searched - self.budget_used)
 
     @property
     def active_seconds(self) -> float:

@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.tree import Tree
 
 from evolverpc_common.display_text import counted
-from gepa_client.analysis.explanation import Change, paired_scores
+from gepa_client.analysis.explanation import Change, moved_rows, paired_scores
 from gepa_client.analysis.mutation_outcomes import CodeHistory
-from gepa_client.analysis.proposals import COMPARED, ComparedRow
+from gepa_client.analysis.proposals import COMPARED, ComparedRow, ProposalHistory
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.evolution.patches import LineKind, lines, text_diff
 from gepa_client.journal.entries import CandidateRecord
@@ -40,6 +40,7 @@ def show_candidate(
     rows: Sequence[RecordedRow],
     record: CodeHistory,
     change: Change | None,
+    history: ProposalHistory,
     *,
     full: bool,
 ) -> None:
@@ -66,10 +67,12 @@ def show_candidate(
         echo(console, f"\n[bold]against candidate {parent.index}[/] [dim](score {parent.score:.4f})[/]")
         show_changes(console, parent, kept, full=full)
     _show_code(console, kept, parents, record, full=full)
-    if change is not None and change.reason is not None and change.reason.rows:
+    if change is not None and change.proposal is not None:
+        proposal = history.recorded[change.proposal]
+        compared = history.rows(proposal)
         echo(console, "\n[bold]why it was proposed[/]")
-        echo(console, safe_line(fields.minibatch_summary(change.reason)))
-        _show_compared(console, change.reason.rows, full=full)
+        echo(console, safe_line(fields.minibatch_summary(proposal, len(compared))))
+        _show_compared(console, compared, full=full)
     if change is not None:
         show_moved_rows(console, change, full=full)
     _show_scores(console, kept, parents, rows)
@@ -93,14 +96,12 @@ def show_changes(console: Console, before: CandidateRecord, after: CandidateReco
 
 def show_moved_rows(console: Console, change: Change, *, full: bool) -> None:
     """Print the first rows whose score a change raised, lowered, and left: inputs, outputs and feedback."""
-    for name, moved in fields.row_groups(change):
-        if moved.count:
-            rows = moved.rows if full else moved.rows[:MOVED_SHOWN]
-            first = f", the first {len(rows)}" if len(rows) < moved.count else ""
-            echo(
-                console, f"\n[bold]{name}, against candidate {change.against}[/]: {counted(moved.count, 'row')}{first}"
-            )
-            _show_compared(console, rows, full=full)
+    for group in change.groups:
+        rows = group.rows if full else group.rows[:MOVED_SHOWN]
+        first = f", the first {len(rows)}" if len(rows) < group.count else ""
+        against = f"{group.name}, against candidate {change.against}"
+        echo(console, f"\n[bold]{against}[/]: {counted(group.count, 'row')}{first}")
+        _show_compared(console, rows, full=full)
 
 
 def _show_compared(console: Console, rows: Sequence[ComparedRow], *, full: bool) -> None:
@@ -139,7 +140,7 @@ def _show_code(
         return
     size = diff_size(outcome.added, outcome.removed, len(outcome.made.files))
     echo(console, f"\n[bold]change of code {outcome.number}[/]: {size}")
-    echo(console, f"[dim]why[/] {safe(outcome.mutation.entry.request.strip())}")
+    echo(console, f"[dim]why[/] {safe(outcome.entry.request.strip())}")
     if outcome.made.summary:
         echo(console, f"[dim]summary[/] {safe(outcome.made.summary.strip())}")
     show_diff(console, outcome.made.diff, full=full, more="--full shows them")
@@ -154,7 +155,7 @@ def _show_scores(
     for parent in parents:
         shared = [row for row in kept.scores if row in parent.scores]
         paired = paired_scores([parent.scores[row] for row in shared], [kept.scores[row] for row in shared])
-        echo(console, f"\n[bold]rows[/] against candidate {parent.index}: {fields.moved_rows(paired)}")
+        echo(console, f"\n[bold]rows[/] against candidate {parent.index}: {moved_rows(paired)}")
     if not moved:
         return
     if not parents:

@@ -39,7 +39,7 @@ def show_code(console: Console, run_id: str, record: CodeHistory) -> None:
 
 def outcome_as_json(record: CodeHistory, outcome: MutationOutcome) -> dict[str, Any]:
     """Return a mutation with everything but its bundle."""
-    entry, made, best = outcome.mutation.entry, outcome.made, record.best_outcome
+    entry, made, best = outcome.entry, outcome.made, record.best_outcome
     return {
         "number": outcome.number,
         "kind": entry.kind,
@@ -94,8 +94,8 @@ def _outcome(outcome: MutationOutcome) -> str:
     if outcome.kept:
         which = ", ".join(str(kept.index) for kept in outcome.kept[:3]) + (", ..." if len(outcome.kept) > 3 else "")
         return f"[green]kept[/] as {which}"
-    if outcome.mutation.entry.rejected is not None:
-        return f"[red]rejected[/] ({safe_line(outcome.mutation.entry.rejected.stage, 20)})"
+    if outcome.entry.rejected is not None:
+        return f"[red]rejected[/] ({safe_line(outcome.entry.rejected.stage, 20)})"
     return "[dim]dropped[/]"
 
 
@@ -103,7 +103,7 @@ def _show_reasons(console: Console, record: CodeHistory) -> None:
     """Print why mutations were rejected, each different reason once, the most frequent first."""
     alike: dict[str, list[int]] = {}
     for outcome in record.outcomes:
-        if (rejected := outcome.mutation.entry.rejected) is not None:
+        if (rejected := outcome.entry.rejected) is not None:
             alike.setdefault(f"{rejected.stage}: {rejected.reason}", []).append(outcome.number)
     reasons = sorted(alike.items(), key=lambda reason: -len(reason[1]))
     for reason, numbers in reasons[:REASONS]:

@@ -9,10 +9,10 @@ from typing import Any
 from rich.console import Console
 
 from evolverpc_common.display_text import command, counted, money, one_line
-from gepa_client.analysis.proposals import text_changes
 from gepa_client.certificate.certificate import caveats, shortfall
 from gepa_client.evolution.checkout import holds_commit
-from gepa_client.evolution.names import code_label
+from gepa_client.evolution.names import code_label, component_texts
+from gepa_client.evolution.patches import changed_words
 from gepa_client.journal.run_events import Finished
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.calling_program import load_call
@@ -157,11 +157,14 @@ def _facts(ended: RunSummary) -> Iterator[tuple[str, str]]:
 def _changes(seed: dict[str, str], best: dict[str, str]) -> str:
     """Return how many words of each component the best candidate adds and removes, with the first of what it adds."""
     parts = []
-    for change in text_changes(seed, best):
+    old, new = component_texts(seed), component_texts(best)
+    for name in dict.fromkeys([*old, *new]):
+        changed = changed_words(old.get(name, ""), new.get(name, ""))
         added, removed = (
-            " ".join(words.text for words in change.words if words.kind == kind).split() for kind in ("add", "del")
+            " ".join(words.text for words in changed if words.kind == kind).split() for kind in ("add", "del")
         )
-        parts.append(f"{change.component} (+{len(added):,} -{len(removed):,} words): {' '.join(added)}")
+        if added or removed:
+            parts.append(f"{name} (+{len(added):,} -{len(removed):,} words): {' '.join(added)}")
     code = code_label(best)
     parts += [f"code {code}"] if code is not None and code != code_label(seed) else []
     return "; ".join(one_line(part, CHANGE_SHOWN) for part in parts)
@@ -180,8 +183,6 @@ def score_line(ended: RunSummary) -> str:
             f"({headline.rows}), as recorded: this ended before it had replayed them, and nothing is lost"
         )
     calls = f"{used:,} metric calls" + (budget_note(ended.view) if budget is not None and used > budget else "")
-    if more := ended.view.uncounted:
-        calls += f" ({more} more results are recorded, of a batch that counts when it is complete)"
     return (
         f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {calls}, {_cost(ended.finished)}"
         f"{_seconds(ended)} ({headline.rows})"

@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from evolverpc_common.display_text import plain_json
+from gepa_client.evolution.names import candidate_name
 from gepa_client.journal import run_events as events
-from gepa_client.report.event_words import PHASES, EventText, clock, event_line, named
+from gepa_client.report.event_words import PHASES, EventText, clock, event_line
 from gepa_client.report.state_words import (
     calls_text,
     changes_text,
@@ -46,7 +47,6 @@ class Display(AbstractContextManager["Display"]):
     def __init__(self) -> None:
         self._paused: set[str] = set()
         self._failed: tuple[str, str] | None = None
-        self._shown: set[str] = set()
 
     def __exit__(self, *_: object) -> None:
         pass
@@ -65,15 +65,11 @@ class Display(AbstractContextManager["Display"]):
     def _repeats(self, event: events.Event) -> bool:
         """Return whether the event was displayed.
 
-        A failure as the last proposal's, a server that is paused already, what is shown `once`.
+        A failure as the last proposal's, a server that is paused already.
         """
         if isinstance(event, events.StepFailed):
             before, self._failed = self._failed, (event.step, event.message)
             return before == self._failed
-        if event.once:
-            known = (text := event_line(event).text) in self._shown
-            self._shown.add(text)
-            return known
         if isinstance(event, events.CandidateFound | events.Rejected):
             self._failed = None
         if not isinstance(event, events.FleetChanged) or event.url is None:
@@ -267,5 +263,5 @@ def frame(view: RunView, latest: list[str], width: int) -> RenderableType:
 def _scores(view: RunView) -> str:
     if view.seed is None or view.best is None:
         return "[dim]not known yet[/]"
-    best = f"{named(view.best.index)}{'' if view.best.index else ' itself'}"
+    best = f"{candidate_name(view.best.index)}{'' if view.best.index else ' itself'}"
     return f"seed {view.seed.score:.2f} · best [bold green]{view.best.score:.2f}[/] ({best})"

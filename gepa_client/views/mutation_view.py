@@ -1,6 +1,5 @@
 """A manual mutation on the terminal: its progress, the diff and the outputs, or why it was rejected."""
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -20,7 +19,7 @@ from gepa_client.views.console import CELL, cut_cell, echo, plain_table, safe, s
 from protocol import ApplyMutationResult, Usage
 
 ADVICE = {
-    "agent": "if it ran out of time, the server's --agent-timeout-s allows more",
+    "agent": "see the log; the agent and its key must be where the server runs; --agent-timeout-s gives it more time",
     "empty": "nothing would differ: describe the change differently, and name with --location where to look first",
     "paths": "ask for a change that stays within what the server's --allow and --deny permit",
     "size": "ask for a smaller change",
@@ -31,14 +30,6 @@ ADVICE = {
     "push": "the server could not push to the remote that its --push names",
 }
 """What to do about a rejection, by its stage."""
-
-AGENT_ADVICE = {
-    re.compile(r"cannot be started|cannot start"): "the server's --agent-command cannot be started: see that it is "
-    "installed where the server runs",
-    re.compile(r"not logged in|\b401\b", re.IGNORECASE): "set ANTHROPIC_API_KEY where the server runs",
-    re.compile(r"exited with status|was killed by"): "the agent itself failed: see its log",
-}
-"""What to do if the agent failed, by the first pattern that matches its error."""
 
 CONFLICT_ADVICE = "the two changed the same lines: ask for one of the changes again, on top of the other's candidate"
 
@@ -115,14 +106,7 @@ def show_rejection(console: Console, rejected: Rejection, kind: str) -> None:
 
 def _advice(rejected: Rejection, kind: str) -> str | None:
     """Return what to do about a rejection."""
-    if rejected.stage == "edit":
-        return EDIT_ADVICE.get(kind)
-    if rejected.stage == "agent":
-        evidence = rejected.reason
-        if "was not done after" not in evidence:
-            evidence += f"\n{rejected.log_tail or ''}"
-        return next((advice for cause, advice in AGENT_ADVICE.items() if cause.search(evidence)), ADVICE["agent"])
-    return ADVICE.get(rejected.stage)
+    return EDIT_ADVICE.get(kind) if rejected.stage == "edit" else ADVICE.get(rejected.stage)
 
 
 def cost(usage: Usage | None) -> str:

@@ -84,7 +84,7 @@ class JobEventLog(EventLog):
             event = Notices(notices=[each.model_copy(update={"commands": []}) for each in event.notices])
         elif isinstance(event, Summary):
             facts = [_without_address(fact) for fact in event.facts]
-            event = event.model_copy(update={"facts": facts, "settings": shown_settings(event.settings)})
+            event = event.model_copy(update={"facts": facts})
         super().add(event)
 
 

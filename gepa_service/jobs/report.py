@@ -50,7 +50,7 @@ def story_of(journals: str, job_id: str) -> list[str]:
         steps = explained.steps if explained is not None else ()
         return [
             *fields.story(record, explained),
-            *(f"{fields.step_title(step)}. {fields.step_origin(step)}" for step in steps),
+            *(f"{step.title}. {step.origin}" for step in steps),
         ]
 
 

@@ -1,13 +1,7 @@
 """Example run records built from events, for tests of every view of a run."""
 
-from gepa_client.analysis.explanation import Change, Explanation, MovedRows, paired_scores
-from gepa_client.analysis.proposals import (
-    AnalyzedProposal,
-    ComparedRow,
-    Excerpt,
-    RowResult,
-    text_changes,
-)
+from gepa_client.analysis.explanation import Change, Explanation, RowGroup, moved_rows, paired_scores
+from gepa_client.analysis.proposals import ComparedRow, Excerpt, RowResult
 from gepa_client.journal.run_events import (
     Budget,
     CandidateFound,
@@ -72,20 +66,14 @@ def explanation(record: RunView, text: str = "a value") -> Explanation:
     result = RowResult(text, 0.5, value, value, value, value, value)
     other = RowResult(text, 0.75, Excerpt(f"another {text}"), value, value, None, value)
     row = ComparedRow(text, value, result, other)
-    proposal = AnalyzedProposal(
-        number=15, parent=0, components=(text,), size=9, rows=(row,), before=1.0, after=2.0,
-        records={text: ({text: value},)}, answers={text: value}, mutation=None,
-        candidate=None, outcome="rejected", why=text,
-    )  # fmt: skip
     best = record.candidates[-1]
 
     def change(index: int, against: int) -> Change:
         found, before = record.candidates[index], record.candidates[against]
+        scores = paired_scores([before.score, 1.0], [found.score, 0.5])
         return Change(
-            candidate=index, parents=tuple(found.parents), against=against, iteration=index,
-            metric_calls=found.metric_calls, scores=paired_scores([before.score, 1.0], [found.score, 0.5]),
-            texts=text_changes(before.texts, found.texts), code=None, better=MovedRows(9, (row,)),
-            worse=MovedRows(1, (row,)), same=MovedRows(2, (row,)), reason=proposal,
+            candidate=index, against=against, scores=scores, title=text, origin=text, moved=moved_rows(scores),
+            groups=(RowGroup("Better", 9, (row,)), RowGroup("Worse", 1, (row,))), proposal=15,
         )  # fmt: skip
 
     return Explanation(

@@ -2,12 +2,12 @@
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from gepa_client.analysis.explanation import Explanation
 from gepa_client.page.ending_reader import summary_of
-from gepa_client.page.explanation_answers import explained
 from gepa_client.run.run_view import RunView
 
 DATA = re.compile(rb'<script type="application/json" id="run-data">([^<]*)</script>')
@@ -27,12 +27,12 @@ def page_text(page: Path | bytes) -> str:
 
 def shown_text(record: RunView, found: Explanation | None) -> str:
     """Return every string that the page's result is made from."""
-    parts = [summary_of(record, found).model_dump(), None if found is None else explained(found).model_dump()]
+    parts = [summary_of(record, found).model_dump(), None if found is None else asdict(found)]
     return "\n".join(_strings(parts))
 
 
 def _strings(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     return [text for part in parts for text in _strings(part)]

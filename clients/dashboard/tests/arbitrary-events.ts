@@ -53,7 +53,7 @@ const shapes: fc.Arbitrary<Record<string, unknown>>[] = [
     })),
   fc.record({ event: fc.constant("mutation"), at }),
   fc.record({ event: fc.constant("steer"), key: fc.constantFrom("s1", "s2"), at: fc.option(at) }),
-  fc.record({ event: fc.constant("lines"), lines: fc.array(fc.record({ at: fc.option(at) })), omitted: fc.nat(9) }),
+  fc.nat(40).map((at) => ({ event: "failure", iteration: at, at })),
   fc.record({ event: fc.constant("now"), metric_calls: fc.nat(200) }),
   fc.record({ event: fc.constantFrom("run", "spending", "position", "store"), some: fc.nat() }),
 ];

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { heightOfNames } from "../src/parts/heat-map";
 import { placesLowest } from "../src/state/moved-rows";
-import { byCluster, byDifficulty, rowMeans } from "../src/state/order";
+import { byDifficulty, rowMeans } from "../src/state/order";
 import { between } from "../src/state/progress";
 import { layout } from "../src/state/tree";
 
@@ -9,30 +9,7 @@ const scored = (index: number, scores: number[]) => ({ index, scores: Float64Arr
 
 test("Rows are ordered by difficulty, those without a score last", () => {
   const means = rowMeans([scored(0, [0.5, Number.NaN, 0.1]), scored(1, [0.7, Number.NaN, Number.NaN])], 3);
-  expect([...byDifficulty(means).rows]).toEqual([2, 0, 1]);
-});
-
-test("Rows on which candidates behave alike are put together", () => {
-  const behaviours = [
-    [0, 0, 1, 1],
-    [1, 1, 0, 0],
-    [0, 1, 0, 1],
-  ];
-  const rows = Array.from({ length: 60 }, (_, row) => behaviours[row % 3] as number[]);
-  const pool = [0, 1, 2, 3].map((index) =>
-    scored(
-      index,
-      rows.map((row) => row[index] as number),
-    ),
-  );
-  const { rows: order, clusters } = byCluster(pool, rowMeans(pool, 60));
-  expect([...order].sort((a, b) => a - b)).toEqual(rows.map((_, row) => row));
-  const kindsOf = new Map<number, Set<number>>();
-  order.forEach((row, line) => {
-    const cluster = clusters[line] as number;
-    kindsOf.set(cluster, (kindsOf.get(cluster) ?? new Set()).add(row % 3));
-  });
-  for (const kinds of kindsOf.values()) expect(kinds.size).toBe(1);
+  expect([...byDifficulty(means)]).toEqual([2, 0, 1]);
 });
 
 test("A value between known places lies on a straight line, and beyond them is the nearest", () => {

@@ -189,22 +189,20 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     await page.getByText("The run was deleted from its store").waitFor();
   });
 
-  test("Lines about events are shown as text, from their place in the journal on, after warnings", async () => {
+  test("Failed iterations are shown as text, from their place in the journal on, after warnings", async () => {
     server.sample = sampleRun({ driven: true });
     await load("#/now?token=t&run=last");
-    const lines = [
-      { at: null, lead: "warning:", text: "rows repeat", tone: "warn" },
-      { at: 200, lead: "", text: `<b>half</b> of it ${HOSTILE[0]}`, tone: "good" },
-    ];
-    server.send([{ event: "lines", lines, omitted: 3 }] as PageEvent[]);
-    const panel = page.locator("section", { has: page.getByRole("heading", { name: "Warnings and events" }) });
-    const line = panel.getByText("<b>half</b> of it");
+    const failed = { event: "failure", seconds: 0, at: 200, step: "reflection", details: "at work" };
+    const message = `<b>half</b> of it ${HOSTILE[0]}`;
+    server.send(Array.from({ length: 23 }, (_, iteration) => ({ ...failed, iteration, message })) as PageEvent[]);
+    const panel = page.locator("section", { has: page.getByRole("heading", { name: "Warnings and failed" }) });
+    const line = panel.getByText("<b>half</b> of it").first();
     await line.waitFor();
-    expect(await panel.locator("li").first().innerText()).toContain("warning: rows repeat");
-    expect(await panel.innerText()).toContain("3 earlier lines left out");
+    expect(await panel.locator("li").first().innerText()).toContain("warning: 2 of 30 validation rows have");
+    expect(await panel.innerText()).toContain("3 earlier ones left out");
     await page.locator("#travel").fill("100");
     await line.waitFor({ state: "detached" });
-    await panel.getByText("rows repeat").waitFor();
+    await panel.getByText("validation rows have").waitFor();
     await page.locator("#travel").fill("300");
     await line.waitFor();
     expect(wrong).toEqual([]);

@@ -32,7 +32,6 @@ function isKnownAt(event: PageEvent, n: number): PageEvent | null {
     };
   }
   if (event.event === "now") return null;
-  if (event.event === "lines") return { ...event, lines: event.lines.filter(({ at }) => at === null || at <= n) };
   const at = "at" in event ? event.at : null;
   if (at !== null && at > n) return null;
   if (event.event !== "proposal" || event.decided === null || event.decided <= n) return event;
@@ -80,7 +79,7 @@ test("The view at a place is that of the facts up to it alone", () => {
         const view = viewAt(reduce(EMPTY, events), n);
         return {
           ...view,
-          latest: { ...view.latest, now: undefined, lines: undefined },
+          latest: { ...view.latest, now: undefined },
           front: [...view.front].sort(),
           steers: view.steers.filter(({ at }) => at !== null),
           partial: view.partial.map(({ scores, ...rest }) => ({ ...rest, scores: [...scores].slice(0, 6) })),

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { rowName, rowNames } from "../src/parts/row-name";
+import { rowName } from "../src/parts/row-name";
 
 test("A row has the same name with its split wherever it stands, and one of two possible splits names both", () => {
   expect(rowName("val 7")).toBe("val 7");
@@ -7,9 +7,4 @@ test("A row has the same name with its split wherever it stands, and one of two 
   expect(rowName("test 3")).toBe("test 3");
   expect(rowName("train or val 14")).toBe("train or val 14");
   expect(rowName("7")).toBe("row 7");
-});
-
-test("Several rows are named by split, each split once", () => {
-  expect(rowNames(["train 5", "val 3", "train 94"])).toBe("train 5, 94; val 3");
-  expect(rowNames(["5", "94"])).toBe("rows 5, 94");
 });

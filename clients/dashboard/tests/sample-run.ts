@@ -63,6 +63,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     driver: driven ? text("driver", "process 4711 on build-3") : null,
     driven,
     store: text("store", "runs/evolverpc.db"),
+    warnings: [text("message", "2 of 30 validation rows have the same content")],
     commands: [
       { command: text("command", `evolverpc show ${RUN}`), what: text("what", "prints the result") },
       { command: text("command", `evolverpc resume ${RUN}`), what: text("what", "continues the run") },
@@ -160,6 +161,11 @@ export function sampleRun(options: SampleOptions = {}): Sample {
         files: [text("file", "src/teams.py")],
         summary: sent("summary", "Cache the lookup of teams"),
         cost_usd: 0.12,
+        log: sent("transcript", "I read src/teams.py and add a cache."),
+        diff: sent(
+          "diff",
+          "--- a/src/teams.py\n+++ b/src/teams.py\n@@ -1,2 +1,3 @@\n import json\n-def team(x):\n+@cache\n+def team(x):",
+        ),
       });
     }
   }
@@ -211,16 +217,13 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     },
   });
   events.push({
-    event: "lines",
-    lines: [
-      {
-        at: null,
-        lead: "warning:",
-        text: text("message", "2 of 30 validation rows have the same content"),
-        tone: "warn",
-      },
-    ],
-    omitted: 0,
+    event: "failure",
+    seconds: 0,
+    at: 200,
+    iteration: 3,
+    step: text("step", "reflection"),
+    message: text("failed", "TimeoutError: no answer"),
+    details: text("details", "Traceback (most recent call last):\nTimeoutError: no answer"),
   });
   events.push({
     event: "steer",
@@ -295,12 +298,15 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     const fact = (label: string, usual: string) => ({ label: text("label", label), text: text("fact", usual) });
     events.push({
       event: "summary",
-      test: { seed: 0.52, best: 0.81, rows: "25 test rows" },
+      best,
+      test: { seed: 0.52, best: 0.81, rows: "25 test rows", of_test: true },
+      compared: null,
+      low: (means[best] as number) - 0.07,
+      high: (means[best] as number) + 0.03,
       story: [text("story", "On 25 test rows the seed scores 0.52 and the best candidate (11) scores 0.81.")],
       certificate: [fact("verdict", "improved: the best candidate scores 0.29 more"), fact("test", "25 rows")],
       no_improvement: [fact("because", "3 worse on their minibatch"), fact("try", "another `reflection_lm`")],
       facts: [fact("metric calls", "812 of 4,000"), fact("ended", "paused: a line\nand another one")],
-      settings: { reflection_lm: text("setting", "openai/gpt-5") },
       tables: [
         {
           heading: text("heading", "Model calls"),
@@ -308,15 +314,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
           rows: [[text("model", "openai/gpt-5"), "12"]],
         },
       ],
-      failed_steps: [
-        { iteration: 3, step: text("step", "reflection"), text: sent("failed", "TimeoutError: no answer") },
-      ],
-    });
-    events.push({
-      event: "certificate",
-      candidate: best,
-      low: (means[best] as number) - 0.07,
-      high: (means[best] as number) + 0.03,
     });
   }
   events.push({
@@ -324,36 +321,10 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     end: size * 60 + 10,
     complete: !driven,
   });
-  const named = (name: string) => text("component", name);
   for (let index = 0; index < Math.min(size, 40); index += 1) {
     for (let row = 0; row < Math.min(rows, 40); row += 1) {
       answers[`${api}/cell?candidate=${index}&row=${row}`] = cellAnswer(sent, text);
     }
-    answers[`${api}/provenance?candidate=${index}`] = {
-      components: {
-        [named("instructions")]: [
-          { text: text("text", "Classify the ticket by its team and urgency. "), candidate: 0, proposal: null },
-          { text: text("text", "Read the whole message first. "), candidate: 1, proposal: 60 },
-          { text: text("text", "Answer with the label alone."), candidate: 0, proposal: null },
-        ],
-      },
-      origins: [
-        {
-          candidate: 1,
-          proposal: 60,
-          rows: [text("row", "ticket-3"), "ticket-8"],
-          worth: text("worth", "+0.08 on 30 validation rows: 5 better, 2 worse"),
-        },
-        { candidate: 0, proposal: null, rows: [], worth: null },
-      ],
-    };
-    answers[`${api}/transcript?at=${20 + index * 60}`] = {
-      log: sent("transcript", "I read src/teams.py and add a cache."),
-      diff: sent(
-        "diff",
-        "--- a/src/teams.py\n+++ b/src/teams.py\n@@ -1,2 +1,3 @@\n import json\n-def team(x):\n+@cache\n+def team(x):",
-      ),
-    };
   }
   answers[`${api}/explanation`] = explanation(size - 1, sent, text);
   answers["/api/runs"] = { runs: [0, 1, 2].map((at) => runSummary(at, sent, text)) };
@@ -383,17 +354,6 @@ function explanation(best: number, sent: Sent, text: Text) {
     title: `Candidate ${candidate}: 0.52 -> 0.81 on validation`,
     origin: "From the seed. Iteration 1, after 36 metric calls.",
     moved: "9 rows are better, 1 is worse and 20 the same",
-    texts: [
-      {
-        component: text("component", "instructions"),
-        words: [
-          { kind: "same", text: text("text", "Classify the ticket. ") },
-          { kind: "del", text: text("text", "Be quick.") },
-          { kind: "add", text: text("text", "Read the whole message first.") },
-          { kind: "cut", text: "212 words" },
-        ],
-      },
-    ],
     proposal: 60,
     groups: [
       { name: "Better", count: 9, rows },

@@ -1,6 +1,8 @@
 import { readdirSync, readFileSync } from "node:fs";
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { originsOf } from "../src/state/origins";
+import type { Candidate } from "../src/state/reduce";
 import { compare } from "../src/text/compare";
 import { line, visible } from "../src/text/visible";
 
@@ -32,6 +34,28 @@ test("Long texts are compared in bounded time, without common words and with a s
   const changed = `${words.slice(0, 500_000)}NEW ${words.slice(500_000)}`;
   expect(compare(words, changed).filter(({ kind }) => kind !== "same")).toEqual([{ kind: "add", text: "NEW " }]);
   expect(performance.now() - began).toBeLessThan(10_000);
+});
+
+test("Each part of a text is from the first candidate that had it, and a merge has the text of the parent with it", () => {
+  const made = (index: number, parents: number[], text: string, omitted = 0) =>
+    ({ index, parents, texts: { rules: { text, omitted } } }) as unknown as Candidate;
+  const candidates = [
+    made(0, [], "Read the message."),
+    made(1, [0], "Read the whole message."),
+    made(2, [1], "Read the whole message. Be brief."),
+    made(3, [0, 2], "Read the whole message. Be brief."),
+    made(4, [2], "Read", 30_000),
+  ];
+  const expected = [
+    { text: "Read the ", candidate: 0 },
+    { text: "whole ", candidate: 1 },
+    { text: "message.", candidate: 0 },
+    { text: " Be brief.", candidate: 2 },
+  ];
+  expect(originsOf(candidates, 2, "rules")).toEqual(expected);
+  expect(originsOf(candidates, 3, "rules")).toEqual(expected);
+  expect(originsOf(candidates, 4, "rules")).toEqual([{ text: "Read", candidate: 4 }]);
+  expect(originsOf(candidates, 9, "rules")).toEqual([]);
 });
 
 test("Hidden characters become visible, and others stay", () => {

@@ -147,7 +147,7 @@ def _list(asked: _BranchesRequest) -> None:
 
 def _diff(asked: _BranchesRequest, which: str, *, against_seed: bool) -> None:
     outcome = _outcome_named(asked.record, which)
-    made, rejected = outcome.made, outcome.mutation.entry.rejected
+    made, rejected = outcome.made, outcome.entry.rejected
     if made is None and (rejected is None or rejected.diff is None):
         stage = f" at stage {rejected.stage}" if rejected is not None else ""
         refuse(f"{outcome.number} was rejected{stage}, and nothing was recorded of its diff")

@@ -5,12 +5,9 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.measure import Measurement
 from rich.table import Table
 
-from evolverpc_common.display_text import command, duration, one_line, seconds_since, without_password
+from evolverpc_common.display_text import command, duration, seconds_since, without_password
 from gepa_client.cli.arguments import StoreUrl
 from gepa_client.cli.commands.store_access import (
     FIRST_COMMAND,
@@ -39,7 +36,10 @@ COLOURS = {
 UNBOUNDED = 400
 """Columns without a terminal."""
 
-SHORTEST_NAME = 6
+LONGEST_NAME = 40
+LEFT = ("run", "name", "status", "score")
+"""Columns of texts; numbers stand at the right."""
+
 UNREADABLE = "?"
 
 _OWN_PART = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}(?=-|$)")
@@ -62,7 +62,7 @@ def runs(
         for run in found:
             print_json(run_as_json(run) | {"seed_score": seeds[run.id]})
     elif found:
-        console.print(_table(found, seeds, console), soft_wrap=not console.is_terminal)
+        console.print(_table(found, seeds), width=None if console.is_terminal else UNBOUNDED, crop=False)
         for run in found:
             if is_silent(run):
                 again = resume_call(run, store)
@@ -79,44 +79,21 @@ def runs(
         echo_next(console, again)
 
 
-def _table(found: Sequence[StoredRun], seeds: dict[str, Any], console: Console) -> Table:
-    """Build the table with all columns if they fit; else with shorter names, fewer columns, without names."""
-    width = console.width if console.is_terminal else UNBOUNDED
-    longest = max(len(_name(run, UNBOUNDED)) for run in found)
-    for dropped in ((), ("iter",), ("iter", "started")):
-        room = width - _needed(_filled(found, seeds, dropped, name=0), console) - 1
-        if room >= min(longest, SHORTEST_NAME):
-            break
-    name = min(longest, room) if room >= SHORTEST_NAME else 0
-    table = _filled(found, seeds, dropped, name=name)
-    if not console.is_terminal:
-        table.width = _needed(table, console)
-    return table
-
-
-def _needed(table: Table, console: Console) -> int:
-    """Return the columns of the table if nothing is shortened."""
-    return Measurement.get(console, console.options.update(max_width=UNBOUNDED), table).maximum
-
-
-def _filled(found: Sequence[StoredRun], seeds: dict[str, Any], dropped: Sequence[str], *, name: int) -> Table:
-    """Build the table without the `dropped` columns; `name`: the width of names, 0 for none."""
+def _table(found: Sequence[StoredRun], seeds: dict[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    left = {"run", "name", "status", "score"}
-    rows = [_cells(run, seeds[run.id], name) for run in found]
-    shown = [column for column in rows[0] if column not in dropped and (name or column != "name")]
-    for column in shown:
-        table.add_column(column, justify="left" if column in left else "right", no_wrap=True)
+    rows = [_cells(run, seeds[run.id]) for run in found]
+    for column in rows[0]:
+        table.add_column(column, justify="left" if column in LEFT else "right", no_wrap=True, overflow="ellipsis")
     for cells in rows:
-        table.add_row(*(cells[column] for column in shown))
+        table.add_row(*cells.values())
     return table
 
 
-def _cells(run: StoredRun, seed: Any, name: int) -> dict[str, str]:
+def _cells(run: StoredRun, seed: Any) -> dict[str, str]:
     """Return the cells of a run by column; its times as how long ago."""
     return {
         "run": safe_line(_short_id(run)),
-        "name": escape(_name(run, name)),
+        "name": safe_line(run.name or "", LONGEST_NAME),
         "status": f"[{COLOURS.get(run.status, 'default')}]{safe_line(run.status)}[/]",
         "score": _score(run, seed),
         "iter": _number(run.counters.get("iteration")),
@@ -129,12 +106,6 @@ def _cells(run: StoredRun, seed: Any, name: int) -> dict[str, str]:
 
 def _ago(moment: str | None) -> str:
     return "-" if moment is None else f"{duration(seconds_since(moment))} ago"
-
-
-def _name(run: StoredRun, longest: int) -> str:
-    """Return the name, shortened if it is too long."""
-    text = one_line(run.name or "", UNBOUNDED)
-    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _short_id(run: StoredRun) -> str:

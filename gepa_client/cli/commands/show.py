@@ -1,8 +1,7 @@
 """`evolverpc show RUN`: a run's facts, its candidates as a tree, outcomes of its calls, cost and changes."""
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,10 +10,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from evolverpc_common.display_text import command, counted, duration, money, seconds_since
+from evolverpc_common.display_text import command, counted, duration, seconds_since
 from gepa_client.analysis.explanation import explain, explain_candidate
 from gepa_client.analysis.failed_examples import ROWS_LISTED, failed_examples
 from gepa_client.analysis.mutation_outcomes import code_history
+from gepa_client.analysis.proposals import ProposalHistory
 from gepa_client.analysis.steered import steered
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.runs import COLOURS
@@ -37,7 +37,6 @@ from gepa_client.views.console import (
     echo_next,
     fail,
     make_console,
-    plain_table,
     print_json,
     refuse,
     safe,
@@ -50,14 +49,7 @@ ELSEWHERE = frozenset({"name", "output", "store", "max_metric_calls", RESUMED_BY
 SHOWN = 80
 """Characters of one value that are shown."""
 
-DIGEST = re.compile(r"[0-9a-f]{32}")
-DIGEST_SHOWN = 8
-
 LONGEST_FACT = 2000
-REFUSALS_SHOWN = 20
-
-WITHOUT_ANSWER = ("lost", None)
-"""Outcomes of attempts without a response: their cost is unknown."""
 
 
 def show(
@@ -92,8 +84,9 @@ def show(
             _show_run(console, kept, found, candidates, full=full, url=store)
         else:
             code, rows = code_history(kept, found.id, candidates), validation_rows(kept, found.id)
-            change = explain_candidate(kept, found, candidates, candidate)
-            show_candidate(console, candidates, candidate, rows, code, change, full=full)
+            history = ProposalHistory(kept, found, candidates)
+            change = explain_candidate(kept, found, candidates, candidate, history)
+            show_candidate(console, candidates, candidate, rows, code, change, history, full=full)
         console.print()
         echo_next(console, next_command(found, store, candidates=bool(candidates)))
 
@@ -117,7 +110,7 @@ def _as_json(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord]
         ],
         "requests": [asdict(each) for each in store.requests(run.id)],
         "explanation": asdict(explained) if (explained := explain(store, run)) is not None else None,
-        "lost": sum(spent.attempts for spent in spending if spent.outcome in WITHOUT_ANSWER),
+        "lost": sum(spent.attempts for spent in spending if spent.outcome in fields.WITHOUT_ANSWER),
     }
 
 
@@ -146,7 +139,8 @@ def _show_run(
         _show_spending(console, spending, running=run.status == "running")
     if view.failed_examples is not None:
         echo(console, f"[dim]rows and tracebacks:[/] {safe_line(command('show', run.id, '--failures', store=url))}")
-    _show_gateway(console, view)
+    for heading, columns, rows in fields.tables(view):
+        _show_figures(console, heading.lower(), columns, rows)
     if view.best is not None and view.best.index:
         echo(console, f"\n[bold]the best candidate ({view.best.index}) against the seed[/]")
         show_changes(console, candidates[0], candidates[view.best.index], full=full)
@@ -157,27 +151,10 @@ def _show_run(
 
 
 def _show_spending(console: Console, spending: Sequence[Spending], *, running: bool) -> None:
-    echo(console, "\n[bold]calls[/]")
-    table = plain_table("kind", "outcome", right=("attempts", "results", "seconds", "cost"))
-    for spent in sorted(spending, key=lambda one: (one.kind, one.outcome != "ok", one.outcome or "")):
-        answered = spent.outcome not in WITHOUT_ANSWER
-        known = answered or spent.cost_usd or spent.unpriced
-        table.add_row(
-            safe_line(spent.kind, 40),
-            _outcome(spent.outcome),
-            f"{spent.attempts:,}",
-            f"{spent.examples:,}" if answered else "-",
-            f"{spent.seconds:,.1f}",
-            money(spent.cost_usd, spent.unpriced, spent.unreported) if known else "unknown",
-        )
-    console.print(table)
-    usd = sum(spent.cost_usd for spent in spending)
-    unpriced, unreported, tokens_in, tokens_out = (
-        sum(getattr(spent, name) for spent in spending)
-        for name in ("unpriced", "unreported", "input_tokens", "output_tokens")
-    )
-    cost = money(usd, unpriced, unreported)
-    echo(console, f"in all: {cost}; {tokens_in:,} tokens in, {tokens_out:,} out, as far as reported")
+    heading, columns, rows = fields.spending_table(spending)
+    _show_figures(console, heading.lower(), columns, rows)
+    echo(console, f"in all: {fields.whole_cost(spending)}; {fields.tokens_text(spending)}")
+    unpriced, unreported = (sum(getattr(spent, name) for spent in spending) for name in ("unpriced", "unreported"))
     if unreported:
         silent = f"{counted(unreported, 'result')} of the program reported no usage"
         echo(console, f"[dim]{silent}: a program that calls no model has none to report[/]")
@@ -188,35 +165,15 @@ def _show_spending(console: Console, spending: Sequence[Spending], *, running: b
         echo(console, f"[yellow]{counted(lost, 'attempt')} without a response: their cost is unknown[/]")
 
 
-def _show_gateway(console: Console, view: RunView) -> None:
-    """Print the models that programs called, the hosts that they connected to, and refused requests."""
-    for heading, columns, rows in fields.gateway_tables(view):
-        _show_figures(console, heading.lower(), columns, rows)
-    if refused := view.refusals:
-        echo(console, "\n[bold]refused[/]")
-        for event in refused[:REFUSALS_SHOWN]:
-            echo(console, safe_line(words.refusal_text(event)))
-        if len(refused) > REFUSALS_SHOWN:
-            echo(console, f"[dim]... and {counted(len(refused) - REFUSALS_SHOWN, 'different refusal')} more: --json[/]")
-
-
 def _show_figures(console: Console, heading: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table with a name and numbers in each row; nothing without rows."""
-    if not rows:
-        return
+    """Print a table with a name and numbers in each row."""
     echo(console, f"\n[bold]{heading}[/]")
     table = Table(box=None, pad_edge=False, header_style="dim")
     for at, column in enumerate(columns):
         table.add_column(column, justify="right" if at else "left", no_wrap=at > 0, overflow="fold")
     for name, *figures in rows:
-        table.add_row(safe_line(name, 80), *figures)
+        table.add_row(*(safe_line(cell) for cell in (name, *figures)))
     console.print(table)
-
-
-def _outcome(outcome: str | None) -> str:
-    if outcome is None:
-        return "[yellow]no answer yet[/]"
-    return f"[green]{outcome}[/]" if outcome == "ok" else f"[yellow]{safe_line(outcome, 40)}[/]"
 
 
 def _run_facts(store: Store, run: StoredRun, view: RunView, *, full: bool) -> list[tuple[str, str]]:
@@ -233,7 +190,6 @@ def _run_facts(store: Store, run: StoredRun, view: RunView, *, full: bool) -> li
         ("driven by", run.driver if run.claim.owner is not None else None),
         ("forked from", f"{run.parent['run']} at {run.parent['at']}" if run.parent else None),
         ("settings", _settings(run.config, full=full)),
-        ("identity", _identity(run.identity or {}, full=full)),
         ("journal", _journal(store, run)),
         ("results in", run.output),
     ]
@@ -276,21 +232,6 @@ def _settings(config: Mapping[str, Any], *, full: bool) -> str:
     return _flat({name: value for name, value in changed.items() if name not in ELSEWHERE}, full=full)
 
 
-def _identity(identity: Mapping[str, Any], *, full: bool) -> str:
-    """Return the fingerprint without the settings, which have a line of their own."""
-    known = {name: value for name, value in identity.items() if name != "settings" and value not in (None, False)}
-    return _flat(dict(_leaves(known)), full=full)
-
-
-def _leaves(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values within mappings by their path, such as `data.train`."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{path}{name}.")
-        else:
-            yield f"{path}{name}", value
-
-
 def _flat(values: Mapping[str, Any], *, full: bool) -> str:
     """Return `seed 3, module_selector all`, on one line."""
     return ", ".join(f"{name} {_value(value, full=full)}" for name, value in values.items())
@@ -300,8 +241,6 @@ def _value(value: Any, *, full: bool) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if full:
         return text
-    if DIGEST.fullmatch(text):
-        return text[:DIGEST_SHOWN]
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 

@@ -21,7 +21,7 @@ def detail(job_id: Id, caller: Reader, service: Parts, request: Request) -> Resp
     try:
         with service.opened_journals() as store:
             found = RunDetails(store, job_id).read(request.url.path.rpartition("/")[2], request.query_params)
-            return Response(to_json(found.model_dump()), media_type="application/json")
+            return Response(to_json(found), media_type="application/json")
     except NoSuchRun:
         raise Problem(404, "not-found", "Not found", "the job has no run yet") from None
     except NotThere as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 
 from gepa_client.analysis import proposals
-from gepa_client.analysis.explanation import Explanation, explain, explain_candidate, paired_scores
+from gepa_client.analysis.explanation import Change, Explanation, RowGroup, explain, explain_candidate, paired_scores
 from gepa_client.analysis.proposals import ComparedRow
 from gepa_client.journal.store import find_run, open_store
 from tests.gepa_client.conftest import Cli, Serve
@@ -40,7 +40,12 @@ def shown(row: ComparedRow) -> tuple[str, str | None, list[tuple[float, str | No
     )
 
 
-def test_each_step_has_its_words_its_minibatch_and_the_rows_that_it_moved(
+def group(change: Change, name: str) -> RowGroup:
+    """The rows of this name; none if there are none."""
+    return next((each for each in change.groups if each.name.startswith(name)), RowGroup(name, 0, ()))
+
+
+def test_each_step_has_its_minibatch_and_the_rows_that_it_moved(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
     words.seed = {"rules": "Sort by colour:"}
@@ -48,33 +53,32 @@ def test_each_step_has_its_words_its_minibatch_and_the_rows_that_it_moved(
     found = explained(tmp_path / STORE)
     assert [step.candidate for step in found.steps] == list(range(1, found.best + 1))
     first = found.steps[0]
-    [change] = first.texts
-    [kept, new] = change.words
-    word = new.text.strip()
-    assert (change.component, kept.kind, kept.text, new.kind) == ("rules", "same", "Sort by colour:", "add")
-    assert first.better.count == sum(row["need"] == word for row in words.datasets["val"]) == first.scores.better
-    for row in first.better.rows:
+    with closing(open_store(str(tmp_path / STORE))) as store:
+        run = find_run(store, "last")
+        history = proposals.ProposalHistory(store, run, store.candidates(run.id))
+        assert first.proposal is not None
+        made = history.recorded[first.proposal]
+        minibatch = history.rows(made)
+    word = made.texts["rules"].removeprefix("Sort by colour:").strip()
+    better = group(first, "Better")
+    assert better.count == sum(row["need"] == word for row in words.datasets["val"]) == first.scores.better
+    assert first.title.endswith(" on 12 validation rows") and first.origin.startswith("From the seed. Iteration 1")
+    for row in better.rows:
         data = words.datasets["val"][int(row.row)]
         assert shown(row) == (
             row.row,
             f"text: {data['text']}\nneed: {word}",
             [(0.0, f"{word} missing", f"needs {word}"), (1.0, f"{word} found", f"needs {word}")],
         )
-    assert first.reason is not None
-    assert (first.reason.parent, first.reason.size, first.reason.outcome) == (0, 3, "kept")
-    assert (first.reason.before, first.reason.after) == (
-        0.0,
-        sum(row.after.score for row in first.reason.rows if row.after),
-    )
-    assert [shown(row)[1] for row in first.reason.rows] == [
+    assert (made.begun.parent, len(made.begun.rows), made.outcome) == (0, 3, "kept")
+    assert made.evaluated is not None
+    assert (made.begun.score, made.evaluated.score) == (0.0, sum(row.after.score for row in minibatch if row.after))
+    assert [shown(row)[1] for row in minibatch] == [
         f"text: {data['text']}\nneed: {data['need']}"
-        for data in (words.datasets["train"][int(row.row)] for row in first.reason.rows)
-    ]
-    assert [each["Feedback"].text for each in first.reason.records["rules"]] == [
-        row.before.feedback.text for row in first.reason.rows if row.before and row.before.feedback
+        for data in (words.datasets["train"][int(row.row)] for row in minibatch)
     ]
     assert found.overall is not None
-    assert (found.overall.against, found.overall.better.count) == (0, 12)
+    assert (found.overall.against, group(found.overall, "Better").count) == (0, 12)
     assert found.test == paired_scores([0.0] * 12, [1.0] * 12)
     assert (found.proposed, found.kept) == (len(found.steps) + len(found.others), found.best)
 
@@ -100,19 +104,22 @@ def test_rows_that_a_change_broke_are_shown_and_a_merge_is_compared_with_its_bet
     with closing(open_store(str(tmp_path / "runs.db"))) as store:
         run = find_run(store, "last")
         candidates = store.candidates(run.id)
-        worse = explain_candidate(store, run, candidates, 1)
-        merged = explain_candidate(store, run, candidates, 4)
-        assert explain_candidate(store, run, candidates, 0) is None
+        history = proposals.ProposalHistory(store, run, candidates)
+        worse = explain_candidate(store, run, candidates, 1, history)
+        merged = explain_candidate(store, run, candidates, 4, history)
+        assert explain_candidate(store, run, candidates, 0, history) is None
         found = explain(store, run)
     assert worse is not None
-    assert (worse.better.count, worse.worse.count, worse.scores.rows) == (0, 2, 4)
-    assert [(row.row, row.before and row.before.score) for row in worse.worse.rows] == [("0", 1.0), ("3", None)]
-    assert [(row.row, row.after and row.after.score) for row in worse.same.rows] == [("1", 0.0), ("2", 0.0)]
+    broke, same = group(worse, "Worse"), group(worse, "The same")
+    assert (group(worse, "Better").count, broke.count, worse.scores.rows) == (0, 2, 4)
+    assert [(row.row, row.before and row.before.score) for row in broke.rows] == [("0", 1.0), ("3", None)]
+    assert [(row.row, row.after and row.after.score) for row in same.rows] == [("1", 0.0), ("2", 0.0)]
     assert merged is not None
-    assert (merged.parents, merged.against, merged.reason) == ((2, 3), 2, None)
+    assert (merged.against, merged.proposal) == (2, None)
+    assert merged.origin.startswith("From candidate 2 and candidate 3, merged; compared with candidate 2.")
     assert found is not None
     assert [step.candidate for step in found.steps] == [1, 2, 3, 4]
-    assert [step.same.count for step in found.steps] == [0, 0, 0, 0]
+    assert [group(step, "The same").count for step in found.steps] == [0, 0, 0, 0]
     failed = Made(texts=texts, broken=frozenset({(1, 1)})).result(1, 1)
     shown = proposals.row_result(failed, -2.0)
     assert shown.error is not None

@@ -29,4 +29,4 @@ def test_the_rows_that_a_candidate_fixed_why_it_was_proposed_and_what_the_progra
     one = cli("show", "last", "--candidate", 1).stdout
     assert one[one.index("why it was proposed\n") :].count("\ntrain ") >= 3
     explanation = json.loads(cli("show", "last", "--json").stdout)["explanation"]
-    assert explanation["overall"]["better"]["rows"][0]["after"]["log"]["text"].startswith("line 0 of grey")
+    assert explanation["overall"]["groups"][0]["rows"][0]["after"]["log"]["text"].startswith("line 0 of grey")

@@ -128,7 +128,7 @@ def test_secrets_are_replaced_in_diffs_but_not_in_bundles(code_server, tmp_path)
     with watched(tmp_path) as store:
         with recording(store, secrets=[secret]) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
             optimize(adapter, ScriptedModel("learn green"), evolve="code", max_metric_calls=60, proposals="1")
-        applied = recorded_mutations(store, RUN.id)[0].entry.applied
+        applied = next(iter(recorded_mutations(store, RUN.id).values())).applied
     assert applied is not None
     assert (applied.bundle, applied.diff) == (secret, "+[redacted]\n")
 

@@ -36,12 +36,11 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
     data = page_data(file)
     assert data["left_out"] == []
     kinds = {event["event"] for event in data["events"]}
-    assert {"run", "candidate", "proposal", "summary", "certificate", "position"} <= kinds
+    assert {"run", "candidate", "proposal", "summary", "position"} <= kinds
     api = f"/api/runs/{only_run(tmp_path).name}/"
     answers = {path.removeprefix(api): answer for path, answer in data["answers"].items()}
     best = answers["explanation"]["best"]
     assert HOSTILE in page_text(file)
-    assert answers[f"provenance?candidate={best}"]["origins"]
     for step in answers["explanation"]["steps"]:
         assert answers[f"proposal?at={step['proposal']}"]["prompts"]
         for group in step["groups"]:
@@ -55,7 +54,7 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
     smaller = bounded(tmp_path, monkeypatch, events=1_000, answers=len(str(answers["explanation"])) + 5_000)
     assert len(smaller["left_out"]) == 4
     assert [len(event["ids"]) for event in smaller["events"] if event["event"] == "rows"] == [4, 2]
-    assert LONE in [line["text"] for event in smaller["events"] if event["event"] == "lines" for line in event["lines"]]
+    assert [LONE] in [event["warnings"] for event in smaller["events"] if event["event"] == "run"]
     assert f"{api}explanation" in smaller["answers"]
     assert len(smaller["answers"]) < len(answers)
     watched = cli(*shlex.split(smaller["command"])[1:], "--no-open", "--ends-with-stdin")

@@ -15,12 +15,3 @@ def test_the_headline_is_of_test_rows_only_when_seed_and_best_were_scored_there(
     tested = record.headline()
     assert tested is not None
     assert (tested.rows, tested.seed, tested.best) == ("40 test rows", 0.1, 0.6)
-
-
-def test_results_of_a_batch_that_was_cut_short_are_counted_apart() -> None:
-    record = example_record()
-    record.apply(run_events.Finished(status="paused", reason="stopped by hand", metric_calls=110))
-    assert (record.metric_calls, record.uncounted) == (110, 2)
-    whole = example_record()
-    whole.apply(run_events.Finished(status="completed", search_complete=True, metric_calls=110))
-    assert whole.uncounted == 0

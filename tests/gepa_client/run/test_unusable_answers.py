@@ -114,7 +114,7 @@ def test_a_run_that_has_no_usable_answer_states_why_it_did_not_improve(
     assert ended.status == 0, ended.stdout + ended.stderr
     assert evaluated(words) == {""}
     assert "without a proposal (no usable text: monologue)" in ended.stdout
-    assert "a lower `reasoning_effort` in `reflection_lm_kwargs`, or another `reflection_lm`: 12 of 12" in ended.stdout
+    assert "another `reflection_lm`: 6 texts had to be dropped (monologue)" in ended.stdout
 
 
 def test_texts_of_a_program_that_are_unchanged_empty_or_too_long_are_dropped_and_counted(

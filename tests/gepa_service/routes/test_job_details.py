@@ -19,7 +19,6 @@ async def test_each_detail_of_a_run_is_there_for_its_tenant_alone(
         (f"cell?candidate={best}&row=0&part=input", "text"),
         (f"text?candidate={best}&component={component}", "text"),
         (f"proposal?at={proposal['at']}", "rows"),
-        (f"provenance?candidate={best}", "components"),
         ("explanation", "best"),
     ):
         answer = await viewer("GET", f"/job/{ended.id}/{path}")

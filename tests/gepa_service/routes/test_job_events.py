@@ -97,7 +97,7 @@ async def test_a_stream_has_every_event_once_and_ends_with_its_job(ended: Work, 
     assert whole.named == ["end"]
     assert len(set(whole.ids)) == len(whole.ids)
     kinds = {event["event"] for event in whole.events}
-    assert {"job", "run", "rows", "candidate", "position", "certificate"} <= kinds
+    assert {"job", "run", "rows", "candidate", "position", "summary"} <= kinds
     assert not [secret for secret in SECRETS if secret in json.dumps(whole.events)]
     for cut in (1, len(whole.ids) // 2, len(whole.ids)):
         async with streaming(url, ended.id, last=whole.ids[cut - 1]) as lines:

@@ -3,7 +3,7 @@
 /**
  * What the server of the page answers.
  */
-export type PageAnswer = RunList | Cell | TextPart | ProposalShown | Provenance | Explained | Transcript;
+export type PageAnswer = RunList | Cell | Excerpt | ProposalShown | Explanation;
 export type JsonValue = unknown;
 
 /**
@@ -85,13 +85,6 @@ export interface StepShown {
   steps: StepShown[];
 }
 /**
- * A part of a text. `omitted`: the characters after it.
- */
-export interface TextPart {
-  text: string;
-  omitted: number;
-}
-/**
  * What a proposal was made from, and what it changed, by component.
  *
  * `rows`: of its minibatch of `size` rows, the first ones unless all were asked for, as the `records` of its prompts.
@@ -124,7 +117,7 @@ export interface ComparedRow {
 export interface PromptShown {
   component: string | null;
   model: string | null;
-  prompt: TextPart | null;
+  prompt: Excerpt | null;
   hints: string[];
   records: Excerpt | null;
   answer: Excerpt | null;
@@ -148,82 +141,60 @@ export interface TextsCompared {
   after: Excerpt;
 }
 /**
- * Where each part of a candidate's texts is from; parts of the seed first in `origins`.
- */
-export interface Provenance {
-  components: {
-    [k: string]: ProvenanceSpan[];
-  };
-  origins: Origin[];
-}
-/**
- * A part of a text; `candidate`: the first one that had it, 0 for the seed.
- */
-export interface ProvenanceSpan {
-  text: string;
-  candidate: number;
-}
-/**
- * What brought spans: a candidate, its proposal, the rows of its minibatch, what it was worth in words.
- */
-export interface Origin {
-  candidate: number;
-  proposal: number | null;
-  rows: string[];
-  worth: string | null;
-}
-/**
- * Why the best candidate is better. `overall`: against the seed, if that is not the only step.
+ * A run explained, without markup; `best`: a candidate's index, 0 if none is better than the seed.
  *
- * `steps`: the changes from the seed to the best, oldest first; `steps_omitted`: earlier ones.
+ * `overall`: the best candidate against the seed, None if it is the seed. `steps`: the changes on the way from the
+ * seed to it, oldest first; `steps_omitted`: earlier ones that are left out. `test`: seed and best over the test rows,
+ * None if they were not scored there. `others`: where the proposals begin that are on no step, the last ones, oldest
+ * first.
+ * `proposed`, `kept`: how many proposals reflection made, and how many became candidates.
  */
-export interface Explained {
+export interface Explanation {
   best: number;
-  overall: ChangeShown | null;
-  steps: ChangeShown[];
+  overall: Change | null;
+  steps: Change[];
   steps_omitted: number;
+  test: PairedScores | null;
+  others: number[];
+  proposed: number;
+  kept: number;
 }
 /**
- * A candidate against one of its parents, or the seed. `proposal`: where its proposal begins.
+ * A candidate against one of its parents, or against the seed.
  *
- * `against`: the other candidate. `origin`, `moved`: in words.
+ * `against`: the parent with the better score if it has two. `scores`: over the validation rows that both have, or
+ * over the training rows in a run without validation rows. `title`, `origin`, `moved`: in words. `groups`: the rows
+ * that it made better, made worse, and left below the perfect score; the last ones for the whole way alone.
+ * `proposal`: where its proposal begins; None for a merge and for the whole way from the seed.
  */
-export interface ChangeShown {
+export interface Change {
   candidate: number;
   against: number;
+  scores: PairedScores;
   title: string;
   origin: string;
   moved: string;
-  texts: TextChange[];
-  proposal: number | null;
   groups: RowGroup[];
+  proposal: number | null;
 }
 /**
- * A component's words, those that are only in one of two texts marked.
+ * Two candidates on the same rows: how many are better and worse with the second, and the means.
+ *
+ * `p`: the sign test's probability that chance alone divides the rows that differ at least so unevenly.
  */
-export interface TextChange {
-  component: string;
-  words: Words[];
+export interface PairedScores {
+  rows: number;
+  before: number;
+  after: number;
+  better: number;
+  worse: number;
+  p: number;
 }
 /**
- * Consecutive words that are in both texts, or only in the new one (`add`) or the old one (`del`).
- */
-export interface Words {
-  kind: "same" | "add" | "del" | "cut";
-  text: string;
-}
-/**
- * Rows that a change made better, made worse or left: how many, and the first of them.
+ * Rows that a change made better, made worse or left: how many, and those that moved most, or that score lowest.
  */
 export interface RowGroup {
   name: string;
   count: number;
   rows: ComparedRow[];
-}
-/**
- * What is long of a change of code: its diff, and the log of a rejected one.
- */
-export interface Transcript {
-  log: Excerpt | null;
-  diff: TextPart | null;
 }

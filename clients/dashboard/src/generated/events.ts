@@ -9,15 +9,13 @@ export type PageEvent =
   | Candidate
   | Budget
   | Steered
+  | StepFailed
   | Proposal
   | Results
   | Mutation
   | Steer
-  | EventLines
   | FailureCounts
   | SpendingSoFar
-  | TiesCompared
-  | CertificateFound
   | Summary
   | Now
   | Notices
@@ -30,7 +28,8 @@ export type JsonValue = unknown;
  *
  * `splits`: rows by split. `sampled`: on how many validation rows the search scores candidates; None if on all.
  * `parent`: the run that this one was forked from, and where. `driver`: the driving process in words; `driven`: it
- * holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes.
+ * holds the lease. Times are ISO 8601 in UTC. `reflection_model`: None if the program proposes. `warnings`: of
+ * its last process.
  */
 export interface Run {
   event: "run";
@@ -58,6 +57,7 @@ export interface Run {
   driver: string | null;
   driven: boolean;
   store: string;
+  warnings: string[];
   commands: CommandHint[];
 }
 /**
@@ -152,6 +152,18 @@ export interface Steered {
   max_metric_calls: number | null;
 }
 /**
+ * A step of an iteration failed; GEPA continues with the next one.
+ */
+export interface StepFailed {
+  seconds: number;
+  at: number | null;
+  event: "failure";
+  iteration: number;
+  step: string;
+  message: string;
+  details: string | null;
+}
+/**
  * A proposal of reflection, or a merge; a later one of the same `key` replaces it.
  *
  * `at`: where it begins, which details are asked for by. `decided`: where its outcome was known: before that place,
@@ -192,6 +204,8 @@ export interface Results {
 }
 /**
  * A change of code was made, or rejected at `stage` for `reason`; a later one of the same `at` replaces it.
+ *
+ * `diff`: of what was made, or refused, its beginning if it is long. `log`: the end of the log of a rejected one.
  */
 export interface Mutation {
   event: "mutation";
@@ -203,6 +217,8 @@ export interface Mutation {
   files: string[];
   summary: Excerpt | null;
   cost_usd: number | null;
+  diff: Excerpt | null;
+  log: Excerpt | null;
 }
 /**
  * What a user asked of the run. All are kept, by `key`.
@@ -219,25 +235,6 @@ export interface Steer {
   by: string | null;
   text: string;
   outcome: string | null;
-}
-/**
- * Warnings, then the recorded events whose texts are kept, newest first. `omitted`: earlier ones left out.
- */
-export interface EventLines {
-  event: "lines";
-  lines: EventLine[];
-  omitted: number;
-}
-/**
- * A line about an event. `at`: its place; None if that is not known, so that every place shows it.
- *
- * `tone`: of `lead`, its first words, or of all without them.
- */
-export interface EventLine {
-  at: number | null;
-  lead: string;
-  text: string;
-  tone: "good" | "warn" | "bad" | "quiet" | "";
 }
 /**
  * Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
@@ -286,7 +283,7 @@ export interface FailureGroup {
   candidate: string;
 }
 /**
- * What the run spent: its `cost` in words; `table`: by kind of attempts, and through a gateway by model.
+ * What the run spent: its `cost` in words; `table`: by kind and outcome of attempts.
  */
 export interface SpendingSoFar {
   event: "spending";
@@ -302,72 +299,35 @@ export interface SummaryTable {
   rows: string[][];
 }
 /**
- * The best candidates were compared on `rows` fresh rows: with `tie_rows` all that tie; after a race, the seed too.
- *
- * `best`: the one with the highest mean over validation and fresh rows. `validation_rows`: those of the search.
- * `validation_left`: fresh rows that are validation rows; the others are training rows, of which `asked` were asked
- * for. `candidates`: each with its means. `metric_calls`: of the run, with these evaluations.
- */
-export interface TiesCompared {
-  seconds: number;
-  at: number | null;
-  event: "ties_compared";
-  best: number;
-  rows: number;
-  validation_rows: number;
-  validation_left: number;
-  asked: number;
-  candidates: TiedCandidate[];
-  metric_calls: number;
-}
-/**
- * A candidate's means: over the validation rows of the search, over the fresh rows, and over all of these rows.
- */
-export interface TiedCandidate {
-  index: number;
-  validation: number;
-  fresh: number;
-  mean: number;
-}
-/**
- * The run has a certificate, of this candidate.
- *
- * `low` to `high`: the 95 % interval of its score on the validation rows without the luck of the choice; None with a
- * single row.
- */
-export interface CertificateFound {
-  event: "certificate";
-  candidate: number;
-  low: number | null;
-  high: number | null;
-}
-/**
  * What a run came to; of a run that is driven again, what it had come to.
  *
- * `test`: None if the test rows were not scored. `story`: sentences. `certificate`: what it states, or why there is
- * none. `no_improvement`: why a run did not improve, with what to try; empty for other runs. `settings`: those that
- * differ from their defaults.
+ * `best`: the index of the best candidate, by a comparison of the best ones too. `test`: the scores on the test rows,
+ * None if these were not scored; `compared`: on the rows of the search and those compared after it, as of `Headline`.
+ * `low` to `high`: the 95 % interval of the best candidate's score on the validation rows without the luck of the
+ * choice; None without a certificate. `story`: sentences. `certificate`: what it states, or why there is none.
+ * `no_improvement`: why a run did not improve, with what to try; empty for other runs.
  */
 export interface Summary {
   event: "summary";
-  test: TestScores | null;
+  best: number | null;
+  test: Headline | null;
+  compared: Headline | null;
+  low: number | null;
+  high: number | null;
   story: string[];
   certificate: StatedFact[];
   no_improvement: StatedFact[];
   facts: StatedFact[];
-  settings: {
-    [k: string]: JsonValue;
-  };
   tables: SummaryTable[];
-  failed_steps: FailedStep[];
 }
 /**
- * The scores of the seed and of the best candidate on the test rows; `rows`: how many in words.
+ * The two scores of a run: of its seed and of its best candidate, and over which rows.
  */
-export interface TestScores {
+export interface Headline {
+  rows: string;
   seed: number;
   best: number;
-  rows: string;
+  of_test: boolean;
 }
 /**
  * A fact in words.
@@ -375,14 +335,6 @@ export interface TestScores {
 export interface StatedFact {
   label: string;
   text: string;
-}
-/**
- * A step of an iteration that failed, with its message and details.
- */
-export interface FailedStep {
-  iteration: number;
-  step: string;
-  text: Excerpt;
 }
 /**
  * What the run is doing at this moment, by the last heartbeat of its driver.
@@ -483,6 +435,7 @@ export const KEYS = {
   "candidate": "index",
   "steered": "number",
   "budget": "at",
+  "failure": "iteration",
   "proposal": "key",
   "mutation": "at",
   "steer": "key",

@@ -6,22 +6,21 @@ import { count, counted, countsOf, OUTCOMES } from "../parts/format";
 import { selectingRow } from "../parts/row-name";
 import { Inline } from "../parts/text";
 import { href } from "../route";
-import { LIVE, type View } from "../state/view";
+import type { View } from "../state/view";
 import { BestText } from "./best-text";
 
 export function Result({ view, api }: { view: View; api: string }) {
-  const { run, position, summary } = view.latest;
+  const { run, position } = view.latest;
   const best = view.candidates.find(({ index }) => index === view.best);
   const outcomes = Object.entries(countsOf(view.proposals)).map(
     ([name, times]) => `${count(times)} ${OUTCOMES[name as keyof typeof OUTCOMES]}`,
   );
-  const isSummarized = summary !== undefined && !run?.driven && view.at === LIVE;
   return (
     <section class="panel">
       <h2>Result {run?.driven && "so far"}</h2>
       {best === undefined && <p>No candidate yet: the seed has not been scored on all {selectingRow(view)}s.</p>}
-      {isSummarized ? (
-        <Sentences sentences={summary.story} />
+      {view.summary !== undefined ? (
+        <Sentences sentences={view.summary.story} />
       ) : (
         <p class="quiet">
           {position === undefined

@@ -1,7 +1,6 @@
 /** The run's name, its state, the connection, and what to do if one of them is in trouble. */
 
 import type { Status } from "../connection";
-import { headlineOf } from "../state/headline";
 import { LIVE, type View } from "../state/view";
 import { Badge } from "./badge";
 import { Facts } from "./facts";
@@ -56,15 +55,13 @@ export function ConnectionBadge({ status }: { status: Status }) {
 }
 
 export function Figures({ view }: { view: View }) {
-  const { now, run, spending, summary } = view.latest;
+  const { now, run, spending } = view.latest;
+  const { test = null, compared = null } = view.summary ?? {};
   const best = view.candidates.find(({ index }) => index === view.best);
-  const headline = headlineOf(view);
-  const tied =
-    best === undefined || headline?.left ? 0 : view.candidates.filter((each) => each.score === best.score).length - 1;
-  const left = headline?.left ? `, ${count(headline.left)} more after it` : "";
-  const sampled = run?.sampled == null ? "" : ` (${count(run.sampled)} in the search${left})`;
+  const [ofSeed, ofBest] = [compared?.seed ?? view.candidates[0]?.score, compared?.best ?? best?.score];
+  const tied = compared === null ? view.candidates.filter((each) => each.score === best?.score).length - 1 : 0;
+  const sampled = run?.sampled == null ? "" : ` (${count(run.sampled)} in the search)`;
   const isLive = view.at === LIVE;
-  const test = isLive && !run?.driven && summary?.test;
   return (
     <Facts
       as="figures"
@@ -72,11 +69,11 @@ export function Figures({ view }: { view: View }) {
         ["test score", test && `${score(test.seed)} \u2192 ${score(test.best)} (${test.rows})`],
         [
           `best ${scoreName(view)}`,
-          best === undefined || headline === null
+          best === undefined
             ? "none yet"
-            : `${score(headline.best)} (${candidateName(best.index)}${tiedWith(tied)})`,
+            : `${score(ofBest)} (${candidateName(best.index)}${tiedWith(tied)}${compared ? `, on ${compared.rows}` : ""})`,
         ],
-        ["of the seed", headline !== null && best?.index !== 0 && score(headline.seed)],
+        ["of the seed", best !== undefined && best.index !== 0 && score(ofSeed)],
         [
           `${view.onTraining ? "training" : "validation"} rows`,
           best !== undefined &&

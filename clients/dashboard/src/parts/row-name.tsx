@@ -19,19 +19,7 @@ export function selectingRow({ onTraining }: Pick<View, "onTraining">): string {
 
 /** Return the name of a row as the server states it with its split, `val 7`; `row 7` without one. */
 export function rowName(row: string): string {
-  return rowNames([row]);
-}
-
-/** Return the names of several rows by their split, in the order in which the splits come first: `train 5, 94; val 3`. */
-export function rowNames(rows: readonly string[]): string {
-  const groups = new Map<string, string[]>();
-  for (const row of rows) {
-    const split = SPLITS.find((name) => row.startsWith(`${name} `)) ?? "";
-    groups.set(split, [...(groups.get(split) ?? []), split ? row.slice(split.length + 1) : row]);
-  }
-  return [...groups]
-    .map(([split, ids]) => `${split || (ids.length > 1 ? "rows" : "row")} ${ids.join(", ")}`)
-    .join("; ");
+  return SPLITS.some((split) => row.startsWith(`${split} `)) ? row : `row ${row}`;
 }
 
 /** Return the split that candidates are scored on: training rows if no validation rows were given. */

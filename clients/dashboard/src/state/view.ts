@@ -1,6 +1,6 @@
 /** The run at a place of its journal: what `evolverpc replay --until N` shows, or with `LIVE` all that is known. */
 
-import type { Budget, EventLine, Mutation, Proposal, Steer, TiesCompared } from "../generated/events";
+import type { Budget, Mutation, Proposal, Steer, StepFailed, Summary } from "../generated/events";
 import type { Candidate, Latest, State } from "./reduce";
 
 export const LIVE = Number.POSITIVE_INFINITY;
@@ -27,8 +27,8 @@ export interface View {
   readonly front: ReadonlySet<number>;
   /** The index of the best candidate. */
   readonly best: number | null;
-  /** How the best candidates of the pool were compared; undefined if they were not, and at an earlier entry. */
-  readonly ties: TiesCompared | undefined;
+  /** What the run came to; undefined while it is driven, and at an earlier entry. */
+  readonly summary: Summary | undefined;
   readonly metricCalls: number;
   /** Counts of metric calls by place, in order. */
   readonly metricCallCounts: readonly Budget[];
@@ -36,8 +36,7 @@ export interface View {
   readonly proposals: readonly Proposal[];
   readonly mutations: readonly Mutation[];
   readonly steers: readonly Steer[];
-  /** Newest first. */
-  readonly lines: readonly EventLine[];
+  readonly failedSteps: readonly StepFailed[];
 }
 
 /** Return the state of all facts with `at` <= `n`. */
@@ -58,9 +57,7 @@ export function viewAt(state: State, n: number): View {
   );
   const pool = [...candidates, ...until(kept.steered).filter(({ best }) => best !== null)].sort(byPlace).at(-1);
   const metricCallCounts = until(kept.budget);
-  const compared = latest.ties_compared;
-  // A comparison of the best candidates counts until the pool changes: the run was continued.
-  const ties = live && compared && (pool === undefined || placeOf(pool) <= placeOf(compared)) ? compared : undefined;
+  const summary = live && !latest.run?.driven ? latest.summary : undefined;
   return {
     at: n,
     latest,
@@ -69,8 +66,8 @@ export function viewAt(state: State, n: number): View {
     candidates,
     partial: partialResults(state, new Set(candidates.map(({ digest }) => digest)), n),
     front: pool === undefined ? new Set() : derived(pool, n, () => new Set(pool.front)),
-    best: ties?.best ?? pool?.best ?? null,
-    ties,
+    best: summary?.best ?? pool?.best ?? null,
+    summary,
     metricCalls: Math.max(
       metricCallCounts.at(-1)?.metric_calls ?? 0,
       candidates.at(-1)?.metric_calls ?? 0,
@@ -80,7 +77,7 @@ export function viewAt(state: State, n: number): View {
     proposals,
     mutations: until(kept.mutation),
     steers: [...kept.steer.values()].filter(({ at }) => live || (at !== null && at <= n)).sort(byRequest),
-    lines: latest.lines?.lines.filter((line) => placeOf(line) <= n) ?? [],
+    failedSteps: until(kept.failure),
   };
 }
 

@@ -9,7 +9,7 @@ export interface Piece {
   readonly text: string;
 }
 
-/** More changes than this between two sequences, and their middle is shown as replaced: the search is quadratic. */
+/** Two sequences with more changes than this are shown as replaced: the search is quadratic. */
 const MOST_CHANGES = 1_000;
 
 /** Share of the shorter text that must be common for its words to be compared one by one. */
@@ -98,24 +98,15 @@ function joined(pieces: readonly Piece[]): Piece[] {
   return found;
 }
 
-/** Compare two sequences of parts; of very different ones only their common ends are the same. */
+/** Compare two sequences of parts. */
 function sequence(before: readonly string[], after: readonly string[]): Piece[] {
   const found = diffArrays([...before], [...after], { maxEditLength: MOST_CHANGES });
-  if (found !== undefined) {
-    return found.map(({ added, removed, value }) => ({
-      kind: added ? "add" : removed ? "del" : "same",
-      text: value.join(""),
-    }));
-  }
-  let start = 0;
-  while (before[start] === after[start]) start += 1;
-  let end = -1;
-  while (before.length + end >= start && after.length + end >= start && before.at(end) === after.at(end)) end -= 1;
-  const [old, fresh] = [before, after].map((parts) => parts.slice(start, parts.length + end + 1));
-  return [
-    { kind: "same", text: before.slice(0, start).join("") },
-    { kind: "del", text: (old as string[]).join("") },
-    { kind: "add", text: (fresh as string[]).join("") },
-    { kind: "same", text: before.slice(before.length + end + 1).join("") },
+  const replaced = [
+    { removed: true, added: false, value: before },
+    { removed: false, added: true, value: after },
   ];
+  return (found ?? replaced).map(({ added, removed, value }) => ({
+    kind: added ? "add" : removed ? "del" : "same",
+    text: value.join(""),
+  }));
 }

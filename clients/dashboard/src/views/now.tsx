@@ -4,10 +4,10 @@ import { About } from "../panels/about";
 import { Activity } from "../panels/activity";
 import { Budget } from "../panels/budget";
 import { Endpoints } from "../panels/endpoints";
-import { EventLines } from "../panels/event-lines";
 import { Failures, failuresFirst } from "../panels/failures";
 import { Result } from "../panels/result";
 import { Steers } from "../panels/steers";
+import { Warnings } from "../panels/warnings";
 import { Stage } from "./result";
 import type { ViewProps } from "./run";
 
@@ -26,7 +26,7 @@ export function NowView({ view, api }: ViewProps) {
         <Budget view={view} />
         {now !== undefined && now.endpoints.length > 0 && <Endpoints now={now} />}
         {!failuresFirst(view) && <Failures view={view} />}
-        <EventLines view={view} />
+        <Warnings view={view} />
         {spending !== undefined && spending.table.rows.length > 0 && <Stage table={spending.table} />}
         <Steers view={view} />
         {run !== undefined && <About view={view} />}

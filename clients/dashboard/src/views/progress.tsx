@@ -2,7 +2,7 @@
 
 import { useMemo, useState } from "preact/hooks";
 import type uPlot from "uplot";
-import type { CertificateFound } from "../generated/events";
+import type { Summary } from "../generated/events";
 import { axisOf, Chart, steps } from "../parts/chart";
 import { Choice } from "../parts/choice";
 import { candidateName, counted, money, score, time } from "../parts/format";
@@ -11,7 +11,7 @@ import { scoreName, selectingRow } from "../parts/row-name";
 import { type Theme, useTheme } from "../parts/theme";
 import { href, open } from "../route";
 import { type Axis, type Progress, progress } from "../state/progress";
-import { LIVE, type View } from "../state/view";
+import type { View } from "../state/view";
 import type { ViewProps } from "./run";
 
 const AXES = [
@@ -54,7 +54,7 @@ function Plot({ view, found, axis }: { view: View; found: Progress; axis: Axis }
   const theme = useTheme();
   const [near, setNear] = useState<number | null>(null);
   const data = useMemo(() => columns(found), [found]);
-  const estimate = view.at === LIVE ? view.latest.certificate : undefined;
+  const estimate = view.summary;
   const options = useMemo(
     () =>
       plotOptions(
@@ -116,7 +116,7 @@ function plotOptions(
   axis: Axis,
   scored: string,
   found: () => Progress,
-  estimate: () => CertificateFound | undefined,
+  estimate: () => Summary | undefined,
   onNear: (point: number | null) => void,
 ): Omit<uPlot.Options, "width" | "height"> {
   const lines = axisOf(theme);
@@ -159,7 +159,7 @@ function plotOptions(
   };
 }
 
-function range(low: number, high: number, estimate: CertificateFound | undefined): [number, number] {
+function range(low: number, high: number, estimate: Summary | undefined): [number, number] {
   const least = Math.min(low, estimate?.low ?? low);
   const most = Math.max(high, estimate?.high ?? high);
   const room = (most - least) * 0.08 || 0.1;
@@ -167,12 +167,7 @@ function range(low: number, high: number, estimate: CertificateFound | undefined
 }
 
 /** Mark proposals that were not kept below the plot, in a lane for each outcome, and draw the estimate's interval. */
-function drawMarks(
-  plot: uPlot,
-  { points, marks }: Progress,
-  estimate: CertificateFound | undefined,
-  theme: Theme,
-): void {
+function drawMarks(plot: uPlot, { points, marks }: Progress, estimate: Summary | undefined, theme: Theme): void {
   const { ctx } = plot;
   const unit = devicePixelRatio;
   const top = plot.height - STRIP + 6;
@@ -188,7 +183,7 @@ function drawMarks(
     ctx.fillRect(left - unit, y - size, 2 * unit, 2 * size);
   }
   ctx.globalAlpha = 1;
-  const best = points.find(({ candidate }) => candidate.index === estimate?.candidate);
+  const best = points.find(({ candidate }) => candidate.index === estimate?.best);
   if (best !== undefined && estimate?.low != null && estimate.high != null) {
     const x = plot.valToPos(best.x, "x", true);
     const [top, bottom] = [estimate.high, estimate.low].map((value) => plot.valToPos(value, "y", true));

@@ -142,7 +142,7 @@ function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Pr
       {mutation !== undefined && (
         <section class="panel">
           <h2>Change of code</h2>
-          <Change api={api} mutation={mutation} />
+          <Change mutation={mutation} />
         </section>
       )}
       <Shown loaded={answer}>

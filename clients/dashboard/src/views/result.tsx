@@ -1,27 +1,23 @@
 /** What the run came to and why: its story, the best text, each change with its reason and the rows that it moved. */
 
 import { useState } from "preact/hooks";
-import type { ChangeShown, Explained, ProposalShown, RowGroup } from "../generated/answers";
+import type { Explanation as Explained, ProposalShown, RowGroup, Change as Step } from "../generated/answers";
 import type { StatedFact, Summary, SummaryTable } from "../generated/events";
 import { useLoaded } from "../loading";
-import { EventLines } from "../panels/event-lines";
 import { Failures, failuresFirst } from "../panels/failures";
 import { Next, Sentences } from "../panels/result";
+import { Warnings } from "../panels/warnings";
 import { Facts } from "../parts/facts";
 import { candidateName, count, counted, score, sentence } from "../parts/format";
 import { selectingRow } from "../parts/row-name";
 import { Shown } from "../parts/shown";
 import { type Column, Table } from "../parts/table";
-import { Compared, Inline } from "../parts/text";
 import { href } from "../route";
 import { lowestScore, placesLowest } from "../state/moved-rows";
 import { LIVE, type View } from "../state/view";
-import type { Piece } from "../text/compare";
-import { visible } from "../text/visible";
-import { Part } from "./cell";
 import { Details, Row } from "./reflection";
 import type { ViewProps } from "./run";
-import { Change, Component } from "./text";
+import { Change, Texts } from "./text";
 
 /** What the certificate states besides its verdict: for readers who check it. */
 const DETAILS = new Map([
@@ -37,7 +33,8 @@ const DETAILS = new Map([
 const REFUSED = 50;
 
 export function ResultView({ view, api }: ViewProps) {
-  const { run, summary } = view.latest;
+  const { run } = view.latest;
+  const { summary } = view;
   const scored = view.candidates.length > 0;
   const until = view.at === LIVE ? "" : `?until=${view.at}`;
   const version = 2 * (view.best ?? 0) + (run?.driven ? 1 : 0);
@@ -50,14 +47,14 @@ export function ResultView({ view, api }: ViewProps) {
           : "What the run came to, and why: the best text, each change on the way to it, and its rows."}
       </p>
       {failuresFirst(view) && <Failures view={view} />}
-      {summary !== undefined && !run?.driven && <Story summary={summary} />}
+      {summary !== undefined && <Story summary={summary} />}
       {scored && <Best view={view} api={api} />}
       <Shown loaded={answer}>{({ steps }) => <LastChange step={steps.at(-1)} view={view} api={api} />}</Shown>
-      <EventLines view={view} />
+      <Warnings view={view} />
       {answer.value !== null && <Explanation found={answer.value} view={view} api={api} />}
-      <NotKept view={view} api={api} />
+      <NotKept view={view} />
       {!failuresFirst(view) && <Failures view={view} />}
-      {summary !== undefined && !run?.driven && <Ending summary={summary} />}
+      {summary !== undefined && <Ending summary={summary} />}
     </>
   );
 }
@@ -127,12 +124,7 @@ function Best({ view, api }: { view: View; api: string }) {
         {counted(lost, "row")} {lost === 1 ? "has" : "have"} its lowest score, {score(lowestScore(best))}:{" "}
         <a href={href("rows", { lowest: best.index })}>see these rows</a>.
       </p>
-      {Object.keys(best.texts).map((component) => (
-        <section key={component}>
-          <Inline as="h3" text={component} length={200} />
-          <Component api={api} component={component} candidate={best} other={best.index === 0 ? undefined : seed} />
-        </section>
-      ))}
+      <Texts api={api} candidate={best} other={best.index === 0 ? undefined : seed} />
       {view.latest.run !== undefined && <Next run={view.latest.run} />}
     </section>
   );
@@ -162,7 +154,7 @@ function Explanation({ found, view, api }: { found: Explained; view: View; api: 
               <summary>
                 {found.steps_omitted + at + 1}. {step.title}. {step.moved}.
               </summary>
-              <Step step={step} view={view} api={api} />
+              <OneStep step={step} view={view} api={api} />
             </details>
           ))}
         </section>
@@ -172,7 +164,7 @@ function Explanation({ found, view, api }: { found: Explained; view: View; api: 
 }
 
 /** What made the best candidate the best, without a fold to open. */
-function LastChange({ step, ...props }: Omit<StepProps, "step"> & { step: ChangeShown | undefined }) {
+function LastChange({ step, ...props }: Omit<StepProps, "step"> & { step: Step | undefined }) {
   if (step === undefined) return null;
   return (
     <section class="panel">
@@ -180,19 +172,21 @@ function LastChange({ step, ...props }: Omit<StepProps, "step"> & { step: Change
       <p>
         {step.title}. {step.moved}.
       </p>
-      <Step step={step} isOpen {...props} />
+      <OneStep step={step} isOpen {...props} />
     </section>
   );
 }
 
 interface StepProps {
-  readonly step: ChangeShown;
+  readonly step: Step;
   readonly isOpen?: boolean;
   readonly view: View;
   readonly api: string;
 }
 
-function Step({ step, isOpen = false, view, api }: StepProps) {
+function OneStep({ step, isOpen = false, view, api }: StepProps) {
+  const candidate = view.candidates.find(({ index }) => index === step.candidate);
+  const other = view.candidates.find(({ index }) => index === step.against);
   const mutation = changeOf(view, step.candidate);
   return (
     <>
@@ -200,23 +194,14 @@ function Step({ step, isOpen = false, view, api }: StepProps) {
         {step.origin}{" "}
         <a href={href("text", { candidate: step.candidate, with: step.against })}>The whole text, compared</a>
       </p>
-      {step.texts.map(({ component, words }) => (
-        <div key={component}>
-          <Inline as="p" class="quiet" text={component} length={200} />
-          <Compared pieces={words.map(asPiece)} label={component} />
-        </div>
-      ))}
-      {mutation !== undefined && <Change api={api} mutation={mutation} />}
+      {candidate !== undefined && other !== undefined && <Texts api={api} candidate={candidate} other={other} />}
+      {mutation !== undefined && <Change mutation={mutation} />}
       {step.proposal !== null && (
         <Reason path={`${api}/proposal?at=${step.proposal}`} byProgram={view.latest.run?.reflection_model === null} />
       )}
       <Groups groups={step.groups} isOpen={isOpen} />
     </>
   );
-}
-
-function asPiece({ kind, text }: ChangeShown["texts"][number]["words"][number]): Piece {
-  return kind === "cut" ? { kind: "same", text: `[\u2026 ${text} \u2026]` } : { kind, text };
 }
 
 /** The change of code that made this candidate; none if it runs the code of a parent. */
@@ -262,7 +247,7 @@ function Groups({ groups, isOpen = false }: { groups: readonly RowGroup[]; isOpe
 }
 
 /** The changes of code that no candidate has, the last ones. */
-function NotKept({ view, api }: { view: View; api: string }) {
+function NotKept({ view }: { view: View }) {
   const kept = new Set(view.candidates.map(({ code }) => code?.commit));
   const refused = view.mutations.filter(({ commit }) => commit === null || !kept.has(commit));
   if (refused.length === 0) return null;
@@ -275,7 +260,7 @@ function NotKept({ view, api }: { view: View; api: string }) {
         </p>
       )}
       {refused.slice(-REFUSED).map((mutation) => (
-        <Change key={mutation.at} api={api} mutation={mutation} />
+        <Change key={mutation.at} mutation={mutation} />
       ))}
     </section>
   );
@@ -284,27 +269,12 @@ function NotKept({ view, api }: { view: View; api: string }) {
 function Ending({ summary }: { summary: Summary }) {
   return (
     <>
-      {summary.failed_steps.length > 0 && (
-        <section class="panel">
-          <h2>Failed iterations</h2>
-          {summary.failed_steps.map(({ iteration, step, text }, at) => (
-            <Part key={at} name={`Iteration ${iteration}, ${visible(step)}`} value={text} />
-          ))}
-        </section>
-      )}
       {summary.tables.map((table) => (
         <Stage key={table.heading} table={table} />
       ))}
       <section class="panel">
-        <h2>The run and its settings</h2>
+        <h2>The run</h2>
         <Stated facts={summary.facts} />
-        <details>
-          <summary>Settings that differ from their defaults</summary>
-          <Facts
-            facts={Object.entries(summary.settings).map(([label, value]) => [label, JSON.stringify(value)])}
-            length={5_000}
-          />
-        </details>
       </section>
     </>
   );

@@ -13,7 +13,7 @@ import { pressed, STEP, Zoom } from "../parts/zoom";
 import { href, numberOf, refine } from "../route";
 import { failedRows, scaleOf } from "../state/failed-rows";
 import { lowestScore, placesLowest } from "../state/moved-rows";
-import { asRecorded, byCluster, byDifficulty, type RowOrder, rowMeans } from "../state/order";
+import { asRecorded, byDifficulty, rowMeans } from "../state/order";
 import type { Candidate } from "../state/reduce";
 import type { View } from "../state/view";
 import { CellDetails } from "./cell";
@@ -21,7 +21,6 @@ import type { ViewProps } from "./run";
 
 const ORDERS = [
   ["difficulty", "difficulty"],
-  ["cluster", "behaviour"],
   ["recorded", "as recorded"],
 ] as const;
 type OrderName = (typeof ORDERS)[number][0];
@@ -70,13 +69,13 @@ export function RowsView({ view, params, api }: ViewProps) {
       </div>
       {sampled(view) && lowest === undefined && (
         <p>
-          The search scores candidates on a random sample of {count(matrix.order.rows.length)} of the{" "}
+          The search scores candidates on a random sample of {count(matrix.order.length)} of the{" "}
           {count(view.rows.length)} validation rows. Only these rows are shown.
         </p>
       )}
       {lowest !== undefined && (
         <p>
-          Only the {counted(pool.order.rows.length, "row")} on which {candidateName(lowest.index)} has its lowest score,{" "}
+          Only the {counted(pool.order.length, "row")} on which {candidateName(lowest.index)} has its lowest score,{" "}
           {score(lowestScore(lowest))}. <a href={href("rows")}>Show all {count(view.rows.length)} rows</a>
         </p>
       )}
@@ -107,12 +106,7 @@ function poolOf(view: View, sorted: OrderName, lowest: Candidate | undefined) {
   const { candidates, latest } = view;
   const rows = view.rows.length;
   const means = rowMeans(candidates, rows);
-  const all =
-    sorted === "difficulty"
-      ? byDifficulty(means)
-      : sorted === "cluster"
-        ? byCluster(candidates, means)
-        : asRecorded(rows);
+  const all = sorted === "difficulty" ? byDifficulty(means) : asRecorded(rows);
   const order =
     lowest !== undefined
       ? only(all, new Set(placesLowest(lowest)))
@@ -128,7 +122,7 @@ function poolOf(view: View, sorted: OrderName, lowest: Candidate | undefined) {
   let missing = 0;
   let crossed = 0;
   for (const { scores, failed } of columns) {
-    for (const row of order.rows) {
+    for (const row of order) {
       if (failed?.[row] === 1) crossed += 1;
       else if (Number.isNaN(scores[row] ?? Number.NaN)) missing += 1;
     }
@@ -151,11 +145,8 @@ function placesScored(candidate: Candidate | undefined): ReadonlySet<number> {
 }
 
 /** Return the part of an order with these rows. */
-function only({ rows, clusters }: RowOrder, places: ReadonlySet<number>): RowOrder {
-  return {
-    rows: rows.filter((row) => places.has(row)),
-    clusters: clusters.filter((_, at) => places.has(rows[at] ?? -1)),
-  };
+function only(rows: Uint32Array, places: ReadonlySet<number>): Uint32Array {
+  return rows.filter((row) => places.has(row));
 }
 
 function matrixOf(pool: Pool, { latest, partial, rows, labels, candidates }: View) {
@@ -165,7 +156,7 @@ function matrixOf(pool: Pool, { latest, partial, rows, labels, candidates }: Vie
     failed: failedRows(digest, scores, latest.failures, latest.run),
   }));
   const { order, low, high, columns } = pool;
-  const data: MapData = { bands: [columns, others], order: order.rows, names: rows, labels, low, high };
+  const data: MapData = { bands: [columns, others], order, names: rows, labels, low, high };
   return {
     ...pool,
     data,
@@ -329,12 +320,10 @@ function described(matrix: Matrix, view: View, { column, line }: Cell) {
   if (place === undefined || shown === undefined) return null;
   const index = matrix.candidates[column];
   const value = shown.scores[place] ?? Number.NaN;
-  const clusters = matrix.order.clusters;
   return (
     <>
       <Inline text={scoredRow(view, place)} length={60} /> <Inline text={view.labels[place] ?? ""} /> (place{" "}
-      {count(line + 1)} of {count(matrix.data.order.length)}, mean {score(matrix.means[place])}
-      {(clusters.at(-1) ?? 0) > 0 && `, group ${(clusters[line] ?? 0) + 1}`}),{" "}
+      {count(line + 1)} of {count(matrix.data.order.length)}, mean {score(matrix.means[place])}),{" "}
       {index == null ? (
         "a proposal under evaluation"
       ) : (

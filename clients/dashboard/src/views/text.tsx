@@ -1,17 +1,17 @@
 /** The texts of a candidate, compared word by word with another one, or with the origin of each part. */
 
 import { useMemo, useState } from "preact/hooks";
-import type { Provenance, ProvenanceSpan, Transcript } from "../generated/answers";
 import type { Excerpt, Mutation } from "../generated/events";
-import { useLoaded, useWhole, wholeText } from "../loading";
+import { useWhole, wholeText } from "../loading";
 import { Choice } from "../parts/choice";
 import { Facts } from "../parts/facts";
 import { candidateName, count, counted, money, score, signed } from "../parts/format";
-import { ProposalLink, rowNames, scoreName } from "../parts/row-name";
+import { ProposalLink, scoreName } from "../parts/row-name";
 import { Shown } from "../parts/shown";
 import { Block, Compared, Frame, Inline } from "../parts/text";
 import { href, numberOf, refine } from "../route";
 import { movedRows } from "../state/moved-rows";
+import { originsOf, type Span } from "../state/origins";
 import type { Candidate } from "../state/reduce";
 import type { View } from "../state/view";
 import { compare, type Piece } from "../text/compare";
@@ -42,7 +42,6 @@ export function TextView({ view, params, api }: ViewProps) {
       </>
     );
   }
-  const components = [...new Set([...Object.keys(candidate.texts), ...Object.keys(other?.texts ?? {})])];
   return (
     <>
       {ABOUT}
@@ -65,21 +64,13 @@ export function TextView({ view, params, api }: ViewProps) {
       </div>
       <About view={view} candidate={candidate} other={mode === "compared" ? other : undefined} />
       {mode === "origins" ? (
-        <Origins view={view} api={api} candidate={candidate} />
+        <Origins view={view} candidate={candidate} />
       ) : (
-        components.map((component) => (
-          <section class="panel" key={component}>
-            <Inline as="h2" text={component} length={120} />
-            <Component
-              api={api}
-              component={component}
-              candidate={candidate}
-              other={mode === "compared" ? other : undefined}
-            />
-          </section>
-        ))
+        <section class="panel">
+          <Texts api={api} candidate={candidate} other={mode === "compared" ? other : undefined} />
+        </section>
       )}
-      {candidate.code !== null && <Code view={view} api={api} candidate={candidate} />}
+      {candidate.code !== null && <Code view={view} candidate={candidate} />}
     </>
   );
 }
@@ -152,15 +143,30 @@ function About({ view, candidate, other }: { view: View; candidate: Candidate; o
   );
 }
 
-interface ComponentProps {
+interface TextsProps {
   readonly api: string;
-  readonly component: string;
   readonly candidate: Candidate;
+  /** What it is compared with. */
   readonly other: Candidate | undefined;
 }
 
+/** The texts of a candidate by component. */
+export function Texts(props: TextsProps) {
+  const components = [...new Set([...Object.keys(props.candidate.texts), ...Object.keys(props.other?.texts ?? {})])];
+  return (
+    <>
+      {components.map((component) => (
+        <section key={component}>
+          <Inline as="h3" text={component} length={200} />
+          <Component component={component} {...props} />
+        </section>
+      ))}
+    </>
+  );
+}
+
 /** One component; texts that events hold only the beginning of are loaded when asked for. */
-export function Component({ api, component, candidate, other }: ComponentProps) {
+function Component({ api, component, candidate, other }: TextsProps & { component: string }) {
   const [whole, setWhole] = useState(false);
   const [now, was] = [candidate.texts[component], other?.texts[component]];
   const cut = (now?.omitted ?? 0) + (was?.omitted ?? 0);
@@ -197,72 +203,54 @@ export function Component({ api, component, candidate, other }: ComponentProps) 
   );
 }
 
-function Origins({ view, api, candidate }: { view: View; api: string; candidate: Candidate }) {
-  const answer = useLoaded<Provenance>(`${api}/provenance?candidate=${candidate.index}`);
+function Origins({ view, candidate }: { view: View; candidate: Candidate }) {
   const [chosen, setChosen] = useState<number | null>(null);
-  const parentOf = (origin: number) => view.candidates.find(({ index }) => index === origin)?.parents[0] ?? null;
+  const texts = useMemo(
+    () =>
+      Object.keys(candidate.texts).map((name) => [name, originsOf(view.candidates, candidate.index, name)] as const),
+    [view.candidates, candidate],
+  );
+  const origins = new Set(texts.flatMap(([, spans]) => spans.map((span) => span.candidate)));
   return (
-    <Shown loaded={answer}>
-      {(found) => (
-        <div class="split origins">
-          <ul class="list" aria-label="Where the parts are from">
-            {found.origins.map((origin) => (
-              <li key={origin.candidate}>
+    <div class="split origins">
+      <ul class="list" aria-label="Where the parts are from">
+        {view.candidates.map(
+          ({ index, parents, score: own }) =>
+            origins.has(index) && (
+              <li key={index}>
                 <button
                   type="button"
-                  aria-pressed={origin.candidate === chosen}
-                  onClick={() => setChosen(origin.candidate === chosen ? null : origin.candidate)}
+                  aria-pressed={index === chosen}
+                  onClick={() => setChosen(index === chosen ? null : index)}
                 >
-                  {origin.candidate === 0 ? "S" : origin.candidate}
+                  {index === 0 ? "S" : index}
                 </button>{" "}
-                {origin.candidate === 0 ? (
+                {index === 0 ? (
                   "The seed's words"
                 ) : (
                   <>
                     Brought by{" "}
-                    <a href={href("text", { candidate: origin.candidate, with: parentOf(origin.candidate) })}>
-                      candidate {origin.candidate}
-                    </a>
-                    {origin.proposal !== null && (
-                      <>
-                        {" "}
-                        (<a href={href("reflection", { proposal: origin.proposal })}>prompt and answer</a>)
-                      </>
-                    )}
+                    <a href={href("text", { candidate: index, with: parents[0] ?? null })}>candidate {index}</a>
                   </>
                 )}
-                {origin.worth !== null && <Inline as="p" text={origin.worth} length={200} />}
-                {origin.rows.length > 0 && (
-                  <p class="quiet">
-                    from <Inline text={rowNames(origin.rows.map((row) => `train ${row}`))} length={160} />
-                  </p>
-                )}
+                , score {score(own)}
               </li>
-            ))}
-          </ul>
-          <div>
-            {Object.entries(found.components).map(([component, spans]) => (
-              <section class="panel" key={component}>
-                <Inline as="h2" text={component} length={120} />
-                <Spans spans={spans} chosen={chosen} component={component} />
-              </section>
-            ))}
-          </div>
-        </div>
-      )}
-    </Shown>
+            ),
+        )}
+      </ul>
+      <div>
+        {texts.map(([component, spans]) => (
+          <section class="panel" key={component}>
+            <Inline as="h2" text={component} length={120} />
+            <Spans spans={spans} chosen={chosen} component={component} />
+          </section>
+        ))}
+      </div>
+    </div>
   );
 }
 
-function Spans({
-  spans,
-  chosen,
-  component,
-}: {
-  spans: readonly ProvenanceSpan[];
-  chosen: number | null;
-  component: string;
-}) {
+function Spans({ spans, chosen, component }: { spans: readonly Span[]; chosen: number | null; component: string }) {
   const size = spans.reduce((sum, span) => sum + span.text.length, 0);
   return (
     <Frame label={component} size={size}>
@@ -289,7 +277,7 @@ function leading(text: string): string {
 }
 
 /** The commit of a candidate, and the change that made it. */
-function Code({ view, api, candidate }: { view: View; api: string; candidate: Candidate }) {
+function Code({ view, candidate }: { view: View; candidate: Candidate }) {
   const made = view.mutations.find(({ commit }) => commit !== null && commit === candidate.code?.commit);
   return (
     <section class="panel">
@@ -303,16 +291,14 @@ function Code({ view, api, candidate }: { view: View; api: string; candidate: Ca
           </>
         )}
       </p>
-      {made !== undefined && <Change api={api} mutation={made} />}
+      {made !== undefined && <Change mutation={made} />}
     </section>
   );
 }
 
-export function Change({ api, mutation }: { api: string; mutation: Mutation }) {
-  const [opened, setOpened] = useState(false);
-  const answer = useLoaded<Transcript>(opened ? `${api}/transcript?at=${mutation.at}` : null);
+export function Change({ mutation }: { mutation: Mutation }) {
   return (
-    <details onToggle={(event) => setOpened(event.currentTarget.open)}>
+    <details>
       <summary>
         {mutation.stage === null ? (
           "Change"
@@ -329,19 +315,13 @@ export function Change({ api, mutation }: { api: string; mutation: Mutation }) {
       <Part name="Reason" value={mutation.reason} />
       <Part name="Request" value={mutation.request} />
       <Part name="Summary" value={mutation.summary} />
-      <Shown loaded={answer}>
-        {(found) => (
-          <>
-            {found.diff !== null && (
-              <>
-                <h3>Difference</h3>
-                <Compared pieces={diffLines(found.diff)} label="Difference" omitted={found.diff.omitted} />
-              </>
-            )}
-            <Part name="Log" value={found.log} />
-          </>
-        )}
-      </Shown>
+      {mutation.diff !== null && (
+        <>
+          <h3>Difference</h3>
+          <Compared pieces={diffLines(mutation.diff)} label="Difference" omitted={mutation.diff.omitted} />
+        </>
+      )}
+      <Part name="Log" value={mutation.log} />
     </details>
   );
 }
