@@ -72,8 +72,7 @@ class Dispatcher:
         Raises:
             RecordError, JournalError: a database cannot be used now. EngineUnavailable: nor can the engine.
         """
-        lanes = self.engine.capacity()
-        work = self.queue.take(lanes) if lanes else None
+        work = self.queue.take()
         if work is None:
             return False
         try:

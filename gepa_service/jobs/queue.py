@@ -5,7 +5,8 @@ oldest work.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -26,19 +27,17 @@ LOOKED_AT = 50
 class Queue:
     """The work of all tenants. Safe to use from several processes, each by one thread.
 
-    `has_spent_all`: whether a tenant's money of this month is spent. All methods raise `RecordsUnavailable`, and what
-    `has_spent_all` raises.
+    `has_spent_all`: whether a tenant's money of this month is spent. `at_once`: attempts of all tenants at the same
+    time, in each lane. All methods raise `RecordsUnavailable`, and what `has_spent_all` raises.
     """
 
     records: RecordStore
     has_spent_all: Callable[[str], bool] = lambda _tenant: False
+    at_once: float = math.inf
 
-    def take(self, lanes: Iterable[Sequence[What]] = LANES) -> Work | None:
-        """Return the work that is next, as running in its next attempt; None if there is none that may run now.
-
-        `lanes`: those of `LANES` that are considered.
-        """
-        for lane in lanes:
+    def take(self) -> Work | None:
+        """Return the work that is next, as running in its next attempt; None if there is none that may run now."""
+        for lane in LANES:
             for tenant in self._tenants(lane):
                 work = self._oldest(tenant, lane)
                 if work is not None and self.has_spent_all(tenant):
@@ -58,6 +57,8 @@ class Queue:
         """Return the tenants that have work waiting in a lane and may run more there, in the order of their turns."""
         waiting = self.records.tenants_with(Work, {"what": lane, "status": "pending"})
         running = self.records.tenants_with(Work, {"what": lane, "status": "running"})
+        if sum(running.values()) >= self.at_once:
+            return []
         free = [each for each in waiting if running.get(each, 0) < quotas_of(self.records, each).jobs_at_once]
         return sorted(free, key=lambda each: (running.get(each, 0), self._last_turn(each), each))
 

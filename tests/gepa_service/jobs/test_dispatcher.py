@@ -21,7 +21,7 @@ from gepa_service.jobs.shared_processes import SharedProcesses
 from gepa_service.jobs.work_order import Ended, Spent
 from gepa_service.model.program_version import Program
 from gepa_service.model.tenant import Usage
-from gepa_service.model.work import LANES, ProgramWork, What, Work
+from gepa_service.model.work import ProgramWork, Work
 from gepa_service.records.record import new_id
 from gepa_service.records.store import RecordStore, RecordsUnavailable
 from tests.gepa_service.conftest import Clock
@@ -47,9 +47,6 @@ class Engine:
 
     def ended(self, running: Sequence[Work]) -> list[Work]:
         return [work for work in running if (work.id, work.attempts) not in self.known]
-
-    def capacity(self) -> list[Sequence[What]]:
-        return list(LANES)
 
 
 def submit(records: RecordStore, tenant: str = "acme") -> Work:
@@ -236,13 +233,11 @@ def test_attempts_of_the_local_engine_hand_back_at_its_end_and_end_if_they_fail(
         handed_back.append(work.id)
 
     one, two = submit(records), submit(records, "fails")
-    with LocalEngine(run, at_once=2) as engine:
+    with LocalEngine(run) as engine:
         engine.start(one)
         engine.start(two)
         until(lambda: engine.ended([one, two]) == [two])
-        assert ("optimize",) in engine.capacity()
         engine.start(submit(records))
-        assert ("optimize",) not in engine.capacity()
     assert one.id in handed_back
     assert len(handed_back) == 2
 
