@@ -14,7 +14,7 @@ class VersionCode:
     """A candidate with the code of a version, whose commits no repository has.
 
     `program`: what the work does; the commits of its version are in `bundles`. `present`: returns a candidate with the
-    texts of the work. `bundles`: in base64, parents first; those of further commits too, which a fleet brings to its other servers.
+    texts of the work. `bundles`: in base64, parents first; those of further commits too. A fleet brings them to others.
     """
 
     def __init__(self, program: ProgramWork, present: Callable[[Candidate], Candidate]) -> None:
