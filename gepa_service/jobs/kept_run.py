@@ -64,7 +64,7 @@ class KeptRun(Kept):
         if ended.status == "failed":
             return {"status": "failed", "reason": ended.reason, "failure": ended.failure}
         try:
-            program = self._program(ended.artifacts, secrets, log)
+            program = self._program(ended.program_json, secrets, log)
         except (JournalError, GitError, DestinationRefused, SandboxError) as error:
             raise NotEnded(f"the results cannot be read: {error}") from error
         with contextlib.suppress(RecordExists):  # an attempt wrote it that ended before it wrote the work
@@ -76,14 +76,14 @@ class KeptRun(Kept):
             return progress_of(self._parts.journals, self._parts.journals.run(self._work.id))
         return None
 
-    def _program(self, artifacts: dict[str, Any], secrets: Secrets, log: Callable[[str], None]) -> Program:
+    def _program(self, saved: dict[str, Any] | None, secrets: Secrets, log: Callable[[str], None]) -> Program:
         """Return the version that the run made, without its change of code if that cannot be read at last.
 
         Raises:
             JournalError: the run cannot be read. GitError, DestinationRefused, SandboxError: its code cannot.
         """
         work, parts = self._work, self._parts
-        program = program_of(parts.journals, parts.records, work, artifacts)
+        program = program_of(parts.journals, parts.records, work, saved)
         try:
             program = with_code(program, self._bundles(program), partial(parts.git.fetch, work))
         except (GitError, DestinationRefused, SandboxError) as error:

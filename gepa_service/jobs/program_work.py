@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import shlex
 import tempfile
 import uuid
@@ -30,10 +29,10 @@ from gepa_client.transport.responses import example_results
 from gepa_client.transport.rpc_client import RpcClient
 from gepa_service.jobs.chat_names import ChatNames
 from gepa_service.jobs.job_sandboxes import end_earlier_attempts, work_settings
+from gepa_service.jobs.saved_program import saved_program
 from gepa_service.jobs.version_code import VersionCode, with_texts
 from gepa_service.jobs.warm_sandboxes import NO_SANDBOX_S, ModelSpending, WarmSandboxes, WorkSandboxes
 from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone, failed
-from gepa_service.model.program_version import LARGEST_ARTIFACT, PROGRAM_JSON
 from gepa_service.model.work import PROMPT, ProgramWork
 from protocol import Candidate, EvaluateResult, JsonValue, Progress
 from protocol.errors import MutationRejected, RpcError
@@ -297,12 +296,4 @@ async def _program_json(
     with tempfile.TemporaryDirectory(prefix="gepa-artifacts-") as name:
         for line in await sandboxes.opened.collect_artifacts(client.address.url, Path(name)):
             log(line.text)
-        return _first_object(Path(name)), None
-
-
-def _first_object(folder: Path) -> dict[str, Any] | None:
-    for file in sorted(folder.rglob("*.json"), key=lambda file: (file.name != PROGRAM_JSON, file)):
-        with contextlib.suppress(ValueError, OSError, RecursionError):
-            if file.stat().st_size <= LARGEST_ARTIFACT and isinstance(read := json.loads(file.read_bytes()), dict):
-                return read
-    return None
+        return saved_program(Path(name)), None

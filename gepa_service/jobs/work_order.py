@@ -99,14 +99,14 @@ class Ended(_Message):
     """How the process ended its work; nothing follows. `interrupted`: by infrastructure; another attempt continues it.
 
     `failure`: of failed work: `kind`, `message`, and for a preflight its findings; of interrupted work, what to record
-    if it is not tried again. `artifacts`: of an optimization, the program's own JSON files. `result`: of a step.
+    if it is not tried again. `program_json`: of an optimization, what the program saved of itself. `result`: of a step.
     """
 
     event: Literal["ended"] = "ended"
     status: End
     reason: str | None = None
     failure: dict[str, Any] | None = None
-    artifacts: dict[str, Any] = {}
+    program_json: dict[str, Any] | None = None
     result: dict[str, Any] | None = None
 
 

@@ -12,46 +12,22 @@ from gepa_service.jobs.promotions import is_active
 from gepa_service.model.job_log import LogChunk
 from gepa_service.model.program_version import (
     Delivery,
-    Installation,
     Program,
     Promotion,
     Repository,
-    SeenDelivery,
 )
 from gepa_service.model.tenant import (
     TENANTS,
     ApiKey,
     AuditEntry,
-    IdempotentResponse,
     Member,
-    Secret,
     Tenant,
     Usage,
 )
-from gepa_service.model.webhook import Webhook, WebhookDelivery
-from gepa_service.model.work import ENDED, NAMES, TaskResult, Turn, What, Work
+from gepa_service.model.webhook import WebhookDelivery
+from gepa_service.model.work import ENDED, NAMES, TaskResult, What, Work
 from gepa_service.records.record import Record, id_at, now
 from gepa_service.records.store import RecordStore, TenantRecords, Where, changed
-
-OF_TENANTS: tuple[type[Record], ...] = (
-    Member,
-    Secret,
-    Webhook,
-    WebhookDelivery,
-    Repository,
-    Installation,
-    SeenDelivery,
-    Delivery,
-    Promotion,
-    Program,
-    LogChunk,
-    TaskResult,
-    Turn,
-    IdempotentResponse,
-    AuditEntry,
-    Usage,
-)
-"""All that is recorded of a tenant besides itself, its keys and its work."""
 
 UNFINISHED = {"status": ("pending", "running", "paused")}
 
@@ -127,7 +103,7 @@ def delete_tenant(records: RecordStore, journals: Store, tenant: Tenant) -> None
     for work in records.every(Work, tenant.id):
         ended = work if work.status in ENDED else control.cancel(own, journals, work, by="the deletion of its tenant")
         delete_work(records, journals, ended)
-    for type_ in OF_TENANTS:
+    for type_ in Record.__subclasses__():  # the models of this room are all imported here
         records.remove(type_, tenant.id)
     records.remove(Tenant, TENANTS, id_=tenant.id)
 

@@ -225,9 +225,7 @@ def processes_of(job: Work) -> list[int]:
 
 def shared_processes_in(folder: Path) -> list[int]:
     """The processes of batches and steps whose folders are in this one."""
-    return [
-        pid for pid in _working_in(f"{folder}/shared-process-") if b"jobs.process_main" in command_of(pid)
-    ]
+    return [pid for pid in _working_in(f"{folder}/shared-process-") if b"jobs.process_main" in command_of(pid)]
 
 
 def _working_in(path: str) -> list[int]:
