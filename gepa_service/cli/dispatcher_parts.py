@@ -60,7 +60,7 @@ def opened_dispatcher(
         DispatcherLease(parts.records, holder, warm=lambda: shared.warm) as lease,
         engine_of(engine, parts, place, shared) as opened,
     ):
-        yield Dispatcher(parts.records, Queue(parts.records, parts.has_spent_all, at_once), opened, lease)
+        yield Dispatcher(parts.records, Queue(parts.records, at_once), opened, lease)
 
 
 def engine_of(name: str, parts: AttemptParts, place: Place, shared: SharedProcesses) -> AbstractContextManager[Engine]:

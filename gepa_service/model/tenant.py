@@ -115,17 +115,16 @@ class IdempotentResponse(Record):
 
 
 class Usage(Record):
-    """What a tenant used in a month, besides what its jobs and their runs record. `id`: `month_2026-01`.
+    """What a tenant used in a month. `id`: `month_2026-01`.
 
-    `work_usd`: what models have cost that programs called in batches and steps; `work_unpriced`: the calls among them
-    whose cost is unknown.
+    `usd`: what its work has cost; `unpriced`: results of unknown cost, so that `usd` is the least that was spent.
     """
 
     kind: ClassVar[str] = "usage"
 
     requests: int = 0
-    work_usd: float = 0.0
-    work_unpriced: int = 0
+    usd: float = 0.0
+    unpriced: int = 0
 
 
 class MasterKeyName(Record):

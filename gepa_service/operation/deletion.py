@@ -7,7 +7,6 @@ from datetime import datetime
 from gepa_client.errors import NoSuchRun
 from gepa_client.journal.store import Store
 from gepa_service.jobs import control
-from gepa_service.jobs.month_spending import add_usage, month_id, month_of
 from gepa_service.jobs.promotions import is_active
 from gepa_service.model.job_log import LogChunk
 from gepa_service.model.program_version import (
@@ -22,12 +21,11 @@ from gepa_service.model.tenant import (
     AuditEntry,
     Member,
     Tenant,
-    Usage,
 )
 from gepa_service.model.webhook import WebhookDelivery
 from gepa_service.model.work import ENDED, NAMES, TaskResult, What, Work
-from gepa_service.records.record import Record, id_at, now
-from gepa_service.records.store import RecordStore, TenantRecords, Where, changed
+from gepa_service.records.record import Record, id_at
+from gepa_service.records.store import RecordStore, TenantRecords, Where
 
 UNFINISHED = {"status": ("pending", "running", "paused")}
 
@@ -44,23 +42,10 @@ def delete_work(records: RecordStore, journals: Store, work: Work) -> None:
     if work.status not in ENDED:
         raise DeletionRefused(f"the {NAMES[work.what]} is {work.status}: cancel it first")
     with contextlib.suppress(NoSuchRun):
-        _keep_cost(records, journals, work)
         journals.delete(work.id)
     records.remove(LogChunk, work.tenant, {"job_id": work.id})
     records.remove(TaskResult, work.tenant, {"work_id": work.id})
     records.remove(Work, work.tenant, id_=work.id)
-
-
-def _keep_cost(records: RecordStore, journals: Store, job: Work) -> None:
-    """Count what a job has cost this month as the tenant's, as its run will not state it any more."""
-    spent = journals.spending(job.id)
-    moment, total = now(), sum(each.cost_usd for each in spent)
-    if month_of(moment) not in (job.month, month_of(job.created)):
-        return
-    more = max(0.0, total - job.usd_before_month)
-    unknown = sum(each.unpriced - each.unreported for each in spent)
-    changed(records, job, lambda found: found.model_copy(update={"usd_before_month": total}))
-    add_usage(records, Usage(tenant=job.tenant, id=month_id(moment), work_usd=more, work_unpriced=unknown))
 
 
 def delete_repository(records: TenantRecords, journals: Store, repository: Repository, *, force: bool) -> None:

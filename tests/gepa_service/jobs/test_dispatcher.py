@@ -10,7 +10,7 @@ import pytest
 
 from gepa_service.engines.engine import EngineUnavailable
 from gepa_service.engines.local import LocalEngine
-from gepa_service.jobs import control, kept_results
+from gepa_service.jobs import control, month_spending
 from gepa_service.jobs.attempt import Attempt
 from gepa_service.jobs.attempt_messages import Report
 from gepa_service.jobs.attempt_records import AttemptRecords
@@ -287,15 +287,15 @@ def test_what_a_month_could_not_be_given_is_added_by_the_next_report(
     service.records.insert(batch.model_copy(update={"status": "running", "attempts": 1}))
     attempt = AttemptRecords(service.parts(), "acme", batch.id, 1)
     spent = Report(message=Spent(usd=0.5, unpriced=1))
-    add = kept_results.add_usage
-    monkeypatch.setattr(kept_results, "add_usage", raising(RecordsUnavailable("away")))
+    add = month_spending.add_usage
+    monkeypatch.setattr(month_spending, "add_usage", raising(RecordsUnavailable("away")))
     with pytest.raises(RecordsUnavailable):
         attempt.report(spent)
-    monkeypatch.setattr(kept_results, "add_usage", add)
+    monkeypatch.setattr(month_spending, "add_usage", add)
     for _ in range(2):
         attempt.report(spent)
     [month] = service.records.page(Usage, "acme")
-    assert (month.work_usd, month.work_unpriced, service.get(batch).cost_usd) == (0.5, 1, 0.5)
+    assert (month.usd, month.unpriced, service.get(batch).cost_usd) == (0.5, 1, 0.5)
 
 
 def raising(error: Exception) -> Callable[..., None]:
