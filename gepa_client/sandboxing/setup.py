@@ -16,6 +16,7 @@ from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMess
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.run_settings import BUILDS_IN_SANDBOX, parse_secret_header
 from sandbox_runtime import (
+    EnvironmentMissing,
     GatewaySession,
     Open,
     ResourceLimits,
@@ -68,10 +69,12 @@ async def open_setup(
     allowed_networks: Sequence[Network] | None = None,
     source: Source | None = None,
     holds_model_calls: bool = False,
+    publishes: bool = False,
 ) -> AsyncIterator[Setup]:
     """Open the set-up that the settings describe; the gateway closes last, so that no sandbox outlives it.
 
     `allowed_networks`, `holds_model_calls`: as of `Gateway`. `source`: that of the settings, if it was read before.
+    `publishes`: at Modal, build an environment that is not published.
 
     Raises:
         SandboxError: the runtime cannot be used here, or the source cannot be fetched.
@@ -93,7 +96,13 @@ async def open_setup(
         checkout = await source.ready(on_progress=log)
         if not checkout.is_configured and not _names_program(client):
             raise SandboxError(NO_PROGRAM.format(source=source, folder=checkout.folder or "the top folder"))
-        await runtime.prepare(client.recipe(checkout.needs), on_progress=log)  # once, before all sandboxes ask for it
+        recipe = client.recipe(checkout.needs)
+        try:
+            await runtime.prepare(recipe, on_progress=log)  # once, before all sandboxes ask for it
+        except EnvironmentMissing:
+            if settings.sandbox != "modal" or not publishes:
+                raise
+            await runtime.prepare(recipe, on_progress=log, rebuild=True)
         yield _SandboxSetup(runtime, source, client, gateway, checkout.commit, log)
 
 

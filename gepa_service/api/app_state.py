@@ -11,7 +11,6 @@ from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.permissions import Principal
 from gepa_service.auth.sessions import Sessions
 from gepa_service.jobs.git_access import GitAccess
-from gepa_service.jobs.month_spending import SpendingReader, month_limit
 from gepa_service.jobs.parts import AttemptParts, Revealed
 from gepa_service.records.store import RecordStore
 from gepa_service.repositories.github_installations import GitHub
@@ -30,7 +29,7 @@ class Service:
     `repositories`: which may be connected. `github`: None if the service has no GitHub App. `webhook_key`: from which
     the secret of each webhook is derived. `vault`: None if the service has no master key, and so keeps no secrets.
     `sessions`: of the page; by default they end with this process. `issuers`: the OIDC issuers whose tokens it accepts.
-    `spending`: reads what tenants have spent. `job_tokens`, `revealed`: the tokens and a tenant's secrets for attempts.
+    `job_tokens`, `revealed`: the tokens and a tenant's secrets for attempts.
     """
 
     records: RecordStore
@@ -43,7 +42,6 @@ class Service:
     vault: Vault | None = None
     sessions: Sessions = field(default_factory=lambda: Sessions(secrets.token_bytes(32)), repr=False)
     issuers: tuple[str, ...] = ()
-    spending: SpendingReader = field(default_factory=SpendingReader, repr=False)
     job_tokens: JobTokens | None = field(default=None, repr=False)
     revealed: Callable[[str], Revealed] = field(default=lambda _tenant: Revealed(), repr=False)
 
@@ -59,7 +57,6 @@ class Service:
             journals=journals,
             tokens=self.job_tokens,
             git=GitAccess(self.records, self.repositories, self.github),
-            has_spent_all=month_limit(self.records, journals, self.spending).is_reached,
             secrets=self.revealed,
         )
 

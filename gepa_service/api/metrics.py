@@ -2,13 +2,14 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from gepa_service.api.app_state import Service
 from gepa_service.jobs.dispatcher_lease import ID as DISPATCHER
 from gepa_service.jobs.dispatcher_lease import LeaseRecord
+from gepa_service.jobs.month_spending import usage_of
 from gepa_service.jobs.queue import sandboxes_of
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.model.work import ENDED, NAMES, Work
 from gepa_service.records.record import now
+from gepa_service.records.store import RecordStore
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -41,13 +42,13 @@ class Metrics:
         self.seconds.labels(known, route).observe(seconds)
         self.requests.labels(known, route, str(status)).inc()
 
-    def text(self, service: Service) -> bytes:
-        """Return the figures, with those of the databases. Raises `RecordsUnavailable`, `JournalError`."""
-        return generate_latest(self._registry) + generate_latest(_of_records(service))
+    def text(self, records: RecordStore) -> bytes:
+        """Return the figures, with those of the databases. Raises `RecordsUnavailable`."""
+        return generate_latest(self._registry) + generate_latest(_of_records(records))
 
 
-def _of_records(service: Service) -> CollectorRegistry:
-    registry, records = CollectorRegistry(), service.records
+def _of_records(records: RecordStore) -> CollectorRegistry:
+    registry = CollectorRegistry()
     works = Gauge("gepa_service_works", "Work of all tenants.", ("what", "status"), registry=registry)
     for what, name in NAMES.items():
         for status in STATUSES:
@@ -69,9 +70,8 @@ def _of_records(service: Service) -> CollectorRegistry:
     for work in records.every(Work, None, {"status": "running"}):
         used.labels(work.tenant).inc(sandboxes_of(work))
     usd = Gauge("gepa_service_tenant_month_usd", "What a tenant has spent this month.", ("tenant",), registry=registry)
-    with service.opened_journals() as journals:
-        for each in records.every(Tenant, TENANTS):
-            usd.labels(each.id).set(service.spending.of(records, journals, each.id).usd)
+    for each in records.every(Tenant, TENANTS):
+        usd.labels(each.id).set(usage_of(records, each.id).usd)
     warm = Gauge("gepa_service_warm_sandboxes", "Sandboxes that wait for a batch or step.", registry=registry)
     lease = records.get(LeaseRecord, TENANTS, DISPATCHER)
     warm.set(0 if lease is None else lease.warm)

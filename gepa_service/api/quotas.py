@@ -6,6 +6,7 @@ from typing import Any
 
 from gepa_service.api.app_state import Service
 from gepa_service.api.problems import Problem
+from gepa_service.jobs.month_spending import has_spent_all
 from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.tenant import Quotas
 from gepa_service.model.work import Work
@@ -22,12 +23,9 @@ def refuse_beyond_quotas(service: Service, tenant: str, settings: Mapping[str, A
         detail = f"`sandboxes`: the tenant may use {quotas.sandboxes}: ask for fewer"
         raise Problem(422, "quota", "Beyond a quota", detail, field="sandboxes", quota="sandboxes")
     refuse_full_queue(service, tenant, quotas)
-    if quotas.usd_per_month is not None:
-        with service.opened_journals() as journals:
-            spent = service.spending.of(service.records, journals, tenant).usd
-        if spent >= quotas.usd_per_month:
-            detail = f"the tenant's {quotas.usd_per_month:g} USD of this month are spent: raise the quota, or wait"
-            raise _used_up("usd_per_month", detail, _rest_of_month_s())
+    if has_spent_all(service.records, tenant):
+        detail = f"the tenant's {quotas.usd_per_month:g} USD of this month are spent: raise the quota, or wait"
+        raise _used_up("usd_per_month", detail, _rest_of_month_s())
 
 
 def refuse_full_queue(service: Service, tenant: str, quotas: Quotas) -> None:

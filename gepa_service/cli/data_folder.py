@@ -1,8 +1,6 @@
 """The folder of a service on one machine: its databases and its master key, for one `up` at a time."""
 
 import contextlib
-import json
-import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,11 +41,6 @@ class DataFolder:
         return self.path / "master.key"
 
     @property
-    def address(self) -> Path:
-        """Where the service that runs in this folder is reached, as JSON."""
-        return self.path / "address.json"
-
-    @property
     def work(self) -> Path:
         """The folder of jobs."""
         return self.path / "work"
@@ -82,28 +75,7 @@ def opened_folder(path: Path) -> Iterator[DataFolder]:
             )
         with lock_if_free(folder.path / "lock") as is_free:
             if not is_free:
-                raise ConfigurationError(
-                    f"a service runs in {path} already{_at(folder)}: end it, or give another --data"
-                )
+                raise ConfigurationError(f"a service runs in {path} already: end it, or give another --data")
             yield folder
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be used: {error.strerror or error}") from None
-
-
-@contextlib.contextmanager
-def published_address(folder: DataFolder, url: str) -> Iterator[None]:
-    """Write where the service is reached, for a second command that finds the folder held."""
-    folder.address.write_text(json.dumps({"url": url, "pid": os.getpid()}), encoding="ascii")
-    try:
-        yield
-    finally:
-        folder.address.unlink(missing_ok=True)
-
-
-def _at(folder: DataFolder) -> str:
-    """Return ` (process 12, http://...)`, or nothing if the other process has not written it yet."""
-    try:
-        found = json.loads(folder.address.read_text(encoding="ascii"))
-        return f" (process {int(found['pid'])}, {found['url']})"
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""

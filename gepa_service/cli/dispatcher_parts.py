@@ -58,21 +58,19 @@ def opened_dispatcher(
         holder_in(place.folder) as holder,
         SharedProcesses(place.folder, keep_warm=keep_warm) as shared,
         DispatcherLease(parts.records, holder, warm=lambda: shared.warm) as lease,
-        engine_of(engine, parts, place, shared, at_once) as opened,
+        engine_of(engine, parts, place, shared) as opened,
     ):
-        yield Dispatcher(parts.records, Queue(parts.records, parts.has_spent_all), opened, lease)
+        yield Dispatcher(parts.records, Queue(parts.records, at_once), opened, lease)
 
 
-def engine_of(
-    name: str, parts: AttemptParts, place: Place, shared: SharedProcesses, at_once: int
-) -> AbstractContextManager[Engine]:
+def engine_of(name: str, parts: AttemptParts, place: Place, shared: SharedProcesses) -> AbstractContextManager[Engine]:
     """Return the engine of a name, as of `opened_dispatcher`. `shared`: of attempts on this machine."""
     if name == LOCAL:
 
         def attempt(work: Work, stop: threading.Event) -> None:
             Attempt(place, AttemptRecords(parts, work.tenant, work.id, work.attempts), shared, stop).run()
 
-        return LocalEngine(attempt, at_once)
+        return LocalEngine(attempt)
 
     check_api(place.api)
 
@@ -85,8 +83,8 @@ def engine_of(
             raise EngineRefused("Modal is not installed: pip install 'evolverpc[modal]'")
         from gepa_service.engines.modal import ModalEngine
 
-        return ModalEngine(lambda work: (work.id, token(work), place.api, version), at_once)
-    return RayEngine(name, run_on_node, lambda work: (work.id, token(work), place, version), at_once)
+        return ModalEngine(lambda work: (work.id, token(work), place.api, version))
+    return RayEngine(name, run_on_node, lambda work: (work.id, token(work), place, version))
 
 
 def dispatch(

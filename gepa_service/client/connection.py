@@ -3,12 +3,11 @@
 import json
 import urllib.parse
 from collections.abc import Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import httpx
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
-R = TypeVar("R")
 ANSWER_S = 60.0
 
 
@@ -50,27 +49,17 @@ class Connection:
         """Close its connections."""
         self._http.close()
 
-    def _model(self, type_: type[R], method: str, path: str, **given: Any) -> R:
-        return TypeAdapter(type_).validate_json(self._bytes(method, path, **given))
-
-    def _bytes(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, Any] | None = None,
-        body: BaseModel | None = None,
-        idempotency_key: str | None = None,
-        accept: str | None = None,
+    def request(
+        self, method: str, path: str, *, query: Mapping[str, Any], body: BaseModel | None, idempotency_key: str | None
     ) -> bytes:
-        headers = {"Accept": accept, "Idempotency-Key": idempotency_key}
+        """Return the answer to a request. Raises `ServiceProblem` and `ServiceUnreachable`."""
         try:
             answer = self._http.request(
                 method,
                 path,
-                params={name: value for name, value in (query or {}).items() if value is not None},
+                params={name: value for name, value in query.items() if value is not None},
                 json=None if body is None else body.model_dump(mode="json", exclude_unset=True),
-                headers={name: value for name, value in headers.items() if value is not None},
+                headers={} if idempotency_key is None else {"Idempotency-Key": idempotency_key},
             )
         except httpx.TransportError as error:
             raise ServiceUnreachable(f"{method} {path}: {error}") from error

@@ -1,277 +1,116 @@
-"""The operations of the API, a method each. Written by scripts/service_client.py: do not edit."""
+"""The operations of the API, a method each: its routes alone state the path, the arguments and the answer."""
 
-from typing import Literal
+from collections.abc import Callable, Coroutine
+from inspect import Parameter, Signature
+from typing import Any, TypeVar, overload
 
-from gepa_client.certificate.certificate import Certificate
-from gepa_service.api.routes.audit import AuditPage
-from gepa_service.api.routes.deliver import Delivered, DeliverRequest
-from gepa_service.api.routes.execute_step import StepPage
-from gepa_service.api.routes.github import ConfirmRequest, InstallationView, InstallUrl
-from gepa_service.api.routes.job_events import EventPage, LogPage
-from gepa_service.api.routes.jobs import BudgetChange, JobPage, JobView, OptimizeRequest, Submitted
-from gepa_service.api.routes.keys import KeyPage, KeyRequest, KeyView, NewKey
-from gepa_service.api.routes.members import MemberPage, MemberRequest, MemberView
-from gepa_service.api.routes.payloads import BatchAccepted, BatchView, RolloutsRequest, StepRequest, StepView
-from gepa_service.api.routes.programs import ActivePage, PromoteRequest, PromotionView, VersionPage, VersionView
-from gepa_service.api.routes.repositories import Connected, ConnectRequest, RepositoryPage
-from gepa_service.api.routes.rollouts import BatchPage
-from gepa_service.api.routes.secrets import SecretPage, SecretRequest
-from gepa_service.api.routes.usage import UsageView
-from gepa_service.api.routes.webhooks import DeliveryPage, DeliveryView, RegisteredWebhook, WebhookPage, WebhookRequest
+from pydantic import BaseModel, TypeAdapter
+
+from gepa_service.api import routes
+from gepa_service.api.audit_log import WRITES
 from gepa_service.client.connection import Connection, quoted
+
+A = TypeVar("A")
+
+KEY = "idempotency_key"
+_ROUTES: dict[Any, Any] = {route.endpoint: route for router in routes.ROUTERS for route in router.routes}
+
+
+@overload
+def operation(endpoint: Callable[..., Any], answer: type[A]) -> Callable[..., A]: ...
+@overload
+def operation(endpoint: Callable[..., Coroutine[Any, Any, A]]) -> Callable[..., A]: ...
+@overload
+def operation(endpoint: Callable[..., A]) -> Callable[..., A]: ...
+def operation(endpoint: Callable[..., Any], answer: Any = None) -> Callable[..., Any]:
+    """Return the method that makes the request of a route.
+
+    Its arguments are the parts of the path and the `body`, in this order; by name those of the query, and of a write
+    `idempotency_key`. `answer`: the type of what it returns, if the route does not declare it.
+    """
+    route = _ROUTES[endpoint]
+    [verb] = route.methods
+    parts, type_ = list(route.param_convertors), answer or route.response_model
+    ordered = [*parts, *(["body"] if route.body_field is not None else [])]
+    named = [*_query_of(route), *([KEY] if verb in WRITES else [])]
+    signature = Signature(
+        [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ordered]
+        + [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in named]
+    )
+
+    def call(self: Connection, *args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        path = route.path_format.format(**{name: quoted(given.pop(name)) for name in parts})
+        body, key = given.pop("body", None), given.pop(KEY, None)
+        content = self.request(verb, path, query=given, body=body, idempotency_key=key)
+        if type_ is bytes:
+            return content
+        return None if type_ is None else TypeAdapter(type_).validate_json(content)
+
+    call.__name__, call.__doc__ = endpoint.__name__, endpoint.__doc__
+    return call
+
+
+def _query_of(route: Any) -> list[str]:
+    """Return the names of the query's parameters."""
+    found: list[str] = []
+    for field in route.dependant.query_params:
+        type_ = field.field_info.annotation
+        is_model = isinstance(type_, type) and issubclass(type_, BaseModel)
+        found += type_.model_fields if is_model else [field.alias]
+    return found
 
 
 class Operations(Connection):
     """One request for each method. Raises `ServiceProblem` and `ServiceUnreachable`."""
 
-    def health(self) -> dict[str, str]:
-        """Report that the process answers."""
-        return self._model(dict[str, str], "GET", "/health")
-
-    def ready(self) -> dict[str, str]:
-        """Report whether both databases answer."""
-        return self._model(dict[str, str], "GET", "/ready")
-
-    def connect_git(self, body: ConnectRequest, *, idempotency_key: str | None = None) -> Connected:
-        """Connect a repository, whose access is tested at once."""
-        return self._model(Connected, "POST", "/connect-git", body=body, idempotency_key=idempotency_key)
-
-    def repositories(self, *, after: str | None = None, limit: int | None = None) -> RepositoryPage:
-        """List the connected repositories, the newest first."""
-        return self._model(RepositoryPage, "GET", "/repositories", query={"after": after, "limit": limit})
-
-    def delete_repository(
-        self, client_id: str, *, force: bool | None = None, idempotency_key: str | None = None
-    ) -> None:
-        """Delete a repository with its jobs, batches, steps and versions, which must have ended."""
-        self._bytes(
-            "DELETE", f"/repositories/{quoted(client_id)}", query={"force": force}, idempotency_key=idempotency_key
-        )
-
-    def install(self, *, idempotency_key: str | None = None) -> InstallUrl:
-        """Return the page on which a user of GitHub installs the App for repositories of theirs."""
-        return self._model(InstallUrl, "POST", "/github/install", idempotency_key=idempotency_key)
-
-    def confirm(self, body: ConfirmRequest, *, idempotency_key: str | None = None) -> InstallationView:
-        """Bind an installation to the caller's tenant."""
-        return self._model(
-            InstallationView, "POST", "/github/installations", body=body, idempotency_key=idempotency_key
-        )
-
-    def optimize(self, body: OptimizeRequest, *, idempotency_key: str | None = None) -> Submitted:
-        """Submit an optimization."""
-        return self._model(Submitted, "POST", "/optimize", body=body, idempotency_key=idempotency_key)
-
-    def jobs(
-        self,
-        *,
-        after: str | None = None,
-        limit: int | None = None,
-        status: list[Literal["pending", "running", "paused", "completed", "failed", "cancelled"]] | None = None,
-    ) -> JobPage:
-        """List jobs, the newest first."""
-        return self._model(JobPage, "GET", "/jobs", query={"after": after, "limit": limit, "status": status})
-
-    def job(self, job_id: str) -> JobView:
-        """Return a job."""
-        return self._model(JobView, "GET", f"/job/{quoted(job_id)}")
-
-    def change_budget(self, job_id: str, body: BudgetChange, *, idempotency_key: str | None = None) -> JobView:
-        """Change the budget of a job that has not ended."""
-        return self._model(JobView, "PATCH", f"/job/{quoted(job_id)}", body=body, idempotency_key=idempotency_key)
-
-    def cancel(self, job_id: str, *, idempotency_key: str | None = None) -> JobView:
-        """End a job for good."""
-        return self._model(JobView, "POST", f"/job/{quoted(job_id)}/cancel", idempotency_key=idempotency_key)
-
-    def delete_job(self, job_id: str, *, idempotency_key: str | None = None) -> None:
-        """Delete a job that has ended, with its run and its log."""
-        self._bytes("DELETE", f"/job/{quoted(job_id)}", idempotency_key=idempotency_key)
-
-    def pause(self, job_id: str, *, idempotency_key: str | None = None) -> JobView:
-        """Stop a job."""
-        return self._model(JobView, "POST", f"/job/{quoted(job_id)}/pause", idempotency_key=idempotency_key)
-
-    def resume(self, job_id: str, *, idempotency_key: str | None = None) -> JobView:
-        """Continue a paused job, once there is room in the queue."""
-        return self._model(JobView, "POST", f"/job/{quoted(job_id)}/resume", idempotency_key=idempotency_key)
-
-    def events(self, job_id: str, *, after: str | None = None) -> EventPage:
-        """Return the events of a job in pages of about a megabyte."""
-        return self._model(EventPage, "GET", f"/job/{quoted(job_id)}/events", query={"after": after})
-
-    def logs(self, job_id: str, *, after: str | None = None, limit: int | None = None) -> LogPage:
-        """Return what the attempts and processes of a job, batch or step printed, oldest first."""
-        return self._model(LogPage, "GET", f"/job/{quoted(job_id)}/logs", query={"after": after, "limit": limit})
-
-    def report(self, job_id: str, *, accept: str = "text/html") -> bytes:
-        """Return the report of a job that has ended, a page."""
-        return self._bytes("GET", f"/job/{quoted(job_id)}/report", accept=accept)
-
-    def certificate(self, job_id: str) -> Certificate:
-        """Return whether the job improved the program, derived from the record of its run."""
-        return self._model(Certificate, "GET", f"/job/{quoted(job_id)}/certificate")
-
-    def programs(
-        self,
-        *,
-        after: str | None = None,
-        limit: int | None = None,
-        line: str | None = None,
-        job_id: str | None = None,
-        client_id: str | None = None,
-        verdict: Literal["improved", "no difference", "worse"] | None = None,
-    ) -> VersionPage:
-        """List versions, the newest first."""
-        return self._model(
-            VersionPage,
-            "GET",
-            "/programs",
-            query={
-                "after": after,
-                "limit": limit,
-                "line": line,
-                "job_id": job_id,
-                "client_id": client_id,
-                "verdict": verdict,
-            },
-        )
-
-    def active(self, *, after: str | None = None, limit: int | None = None, line: str | None = None) -> ActivePage:
-        """List the active version of each program, or of the one that `line` names."""
-        return self._model(ActivePage, "GET", "/programs/active", query={"after": after, "limit": limit, "line": line})
-
-    def program(self, program_id: str) -> VersionView:
-        """Return a version."""
-        return self._model(VersionView, "GET", f"/program/{quoted(program_id)}")
-
-    def promote(self, program_id: str, body: PromoteRequest, *, idempotency_key: str | None = None) -> PromotionView:
-        """Make a version the active one of its program."""
-        return self._model(
-            PromotionView, "POST", f"/program/{quoted(program_id)}/promote", body=body, idempotency_key=idempotency_key
-        )
-
-    def rollback(self, program_id: str, *, idempotency_key: str | None = None) -> PromotionView:
-        """Make the version active again that was so before this one, which is the active one now."""
-        return self._model(
-            PromotionView, "POST", f"/program/{quoted(program_id)}/rollback", idempotency_key=idempotency_key
-        )
-
-    def deliver(self, program_id: str, body: DeliverRequest, *, idempotency_key: str | None = None) -> Delivered:
-        """Push the version as a branch and open a pull request, or return a patch."""
-        return self._model(
-            Delivered, "POST", f"/program/{quoted(program_id)}/deliver", body=body, idempotency_key=idempotency_key
-        )
-
-    def submit(self, body: RolloutsRequest, *, idempotency_key: str | None = None) -> BatchAccepted:
-        """Submit a batch: each task is run by the program in a sandbox, with the texts of one candidate."""
-        return self._model(
-            BatchAccepted, "POST", "/api/internal/rollouts/batch", body=body, idempotency_key=idempotency_key
-        )
-
-    def batches(self, *, after: str | None = None, limit: int | None = None) -> BatchPage:
-        """List batches, the newest first."""
-        return self._model(BatchPage, "GET", "/api/internal/rollouts/batch", query={"after": after, "limit": limit})
-
-    def batch(self, batch_id: str, *, after: str | None = None, limit: int | None = None) -> BatchView:
-        """Return the progress of a batch, and its results in the order in which they came."""
-        return self._model(
-            BatchView, "GET", f"/api/internal/rollouts/batch/{quoted(batch_id)}", query={"after": after, "limit": limit}
-        )
-
-    def delete_batch(self, batch_id: str, *, idempotency_key: str | None = None) -> None:
-        """Delete a batch that has ended, with its results and its log."""
-        self._bytes("DELETE", f"/api/internal/rollouts/batch/{quoted(batch_id)}", idempotency_key=idempotency_key)
-
-    def cancel_batch(self, batch_id: str, *, idempotency_key: str | None = None) -> BatchAccepted:
-        """Cancel a batch."""
-        return self._model(
-            BatchAccepted,
-            "POST",
-            f"/api/internal/rollouts/batch/{quoted(batch_id)}/cancel",
-            idempotency_key=idempotency_key,
-        )
-
-    def execute(self, body: StepRequest, *, idempotency_key: str | None = None) -> StepView:
-        """Make a version by one mutation, run the examples with it, and return outputs, traces, branch and program."""
-        return self._model(StepView, "POST", "/execute_step", body=body, idempotency_key=idempotency_key)
-
-    def steps(self, *, after: str | None = None, limit: int | None = None) -> StepPage:
-        """List steps, the newest first."""
-        return self._model(StepPage, "GET", "/execute_step", query={"after": after, "limit": limit})
-
-    def step(self, step_id: str) -> StepView:
-        """Return a step."""
-        return self._model(StepView, "GET", f"/execute_step/{quoted(step_id)}")
-
-    def delete_step(self, step_id: str, *, idempotency_key: str | None = None) -> None:
-        """Delete a step that has ended, with its log."""
-        self._bytes("DELETE", f"/execute_step/{quoted(step_id)}", idempotency_key=idempotency_key)
-
-    def register(self, body: WebhookRequest, *, idempotency_key: str | None = None) -> RegisteredWebhook:
-        """Register a webhook."""
-        return self._model(RegisteredWebhook, "POST", "/webhooks", body=body, idempotency_key=idempotency_key)
-
-    def webhooks(self, *, after: str | None = None, limit: int | None = None) -> WebhookPage:
-        """List webhooks."""
-        return self._model(WebhookPage, "GET", "/webhooks", query={"after": after, "limit": limit})
-
-    def delete(self, webhook_id: str, *, idempotency_key: str | None = None) -> None:
-        """Delete a webhook."""
-        self._bytes("DELETE", f"/webhooks/{quoted(webhook_id)}", idempotency_key=idempotency_key)
-
-    def ping(self, webhook_id: str, *, idempotency_key: str | None = None) -> DeliveryView:
-        """Send the event `ping`, to test the receiver."""
-        return self._model(
-            DeliveryView, "POST", f"/webhooks/{quoted(webhook_id)}/ping", idempotency_key=idempotency_key
-        )
-
-    def deliveries(self, webhook_id: str, *, after: str | None = None, limit: int | None = None) -> DeliveryPage:
-        """List what was sent to a webhook, and what will be, the newest first."""
-        return self._model(
-            DeliveryPage, "GET", f"/webhooks/{quoted(webhook_id)}/deliveries", query={"after": after, "limit": limit}
-        )
-
-    def create_key(self, body: KeyRequest, *, idempotency_key: str | None = None) -> NewKey:
-        """Make a key, which is shown in this response alone."""
-        return self._model(NewKey, "POST", "/keys", body=body, idempotency_key=idempotency_key)
-
-    def keys(self, *, after: str | None = None, limit: int | None = None) -> KeyPage:
-        """List the keys, revoked and expired ones too."""
-        return self._model(KeyPage, "GET", "/keys", query={"after": after, "limit": limit})
-
-    def delete_key(self, key_id: str, *, idempotency_key: str | None = None) -> KeyView:
-        """Revoke a key, at once."""
-        return self._model(KeyView, "DELETE", f"/keys/{quoted(key_id)}", idempotency_key=idempotency_key)
-
-    def add_member(self, body: MemberRequest, *, idempotency_key: str | None = None) -> MemberView:
-        """Add a member."""
-        return self._model(MemberView, "POST", "/members", body=body, idempotency_key=idempotency_key)
-
-    def members(self, *, after: str | None = None, limit: int | None = None) -> MemberPage:
-        """List the members."""
-        return self._model(MemberPage, "GET", "/members", query={"after": after, "limit": limit})
-
-    def delete_member(self, member_id: str, *, idempotency_key: str | None = None) -> None:
-        """Remove a member, whose tokens are refused at once."""
-        self._bytes("DELETE", f"/members/{quoted(member_id)}", idempotency_key=idempotency_key)
-
-    def put_secret(self, name: str, body: SecretRequest, *, idempotency_key: str | None = None) -> None:
-        """Write a secret, over one of this name."""
-        self._bytes("PUT", f"/secrets/{quoted(name)}", body=body, idempotency_key=idempotency_key)
-
-    def secrets(self, *, after: str | None = None, limit: int | None = None) -> SecretPage:
-        """List the secrets, without their values."""
-        return self._model(SecretPage, "GET", "/secrets", query={"after": after, "limit": limit})
-
-    def delete_secret(self, name: str, *, idempotency_key: str | None = None) -> None:
-        """Delete a secret."""
-        self._bytes("DELETE", f"/secrets/{quoted(name)}", idempotency_key=idempotency_key)
-
-    def usage(self) -> UsageView:
-        """Return what the tenant has used."""
-        return self._model(UsageView, "GET", "/usage")
-
-    def audit(self, *, after: str | None = None, limit: int | None = None, actor: str | None = None) -> AuditPage:
-        """List the writes of all callers of the tenant."""
-        return self._model(AuditPage, "GET", "/audit", query={"after": after, "limit": limit, "actor": actor})
+    health = operation(routes.health.health)
+    ready = operation(routes.health.ready)
+    connect_git = operation(routes.repositories.connect_git)
+    repositories = operation(routes.repositories.repositories)
+    delete_repository = operation(routes.repositories.delete_repository)
+    install = operation(routes.github.install)
+    confirm = operation(routes.github.confirm)
+    optimize = operation(routes.jobs.optimize)
+    jobs = operation(routes.jobs.jobs)
+    job = operation(routes.jobs.job)
+    change_budget = operation(routes.jobs.change_budget)
+    cancel = operation(routes.jobs.cancel)
+    delete_job = operation(routes.jobs.delete_job)
+    pause = operation(routes.jobs.pause)
+    resume = operation(routes.jobs.resume)
+    events = operation(routes.job_events.events, routes.job_events.EventPage)
+    logs = operation(routes.job_events.logs)
+    report = operation(routes.job_events.report, bytes)
+    certificate = operation(routes.job_events.certificate)
+    programs = operation(routes.programs.programs)
+    active = operation(routes.programs.active)
+    program = operation(routes.programs.program)
+    promote = operation(routes.programs.promote)
+    rollback = operation(routes.programs.rollback)
+    deliver = operation(routes.deliver.deliver)
+    submit = operation(routes.rollouts.submit)
+    batches = operation(routes.rollouts.batches)
+    batch = operation(routes.rollouts.batch)
+    delete_batch = operation(routes.rollouts.delete_batch)
+    cancel_batch = operation(routes.rollouts.cancel)
+    execute = operation(routes.execute_step.execute)
+    steps = operation(routes.execute_step.steps)
+    step = operation(routes.execute_step.step)
+    delete_step = operation(routes.execute_step.delete_step)
+    register = operation(routes.webhooks.register)
+    webhooks = operation(routes.webhooks.webhooks)
+    delete = operation(routes.webhooks.delete)
+    ping = operation(routes.webhooks.ping)
+    deliveries = operation(routes.webhooks.deliveries)
+    create_key = operation(routes.keys.create_key)
+    keys = operation(routes.keys.keys)
+    delete_key = operation(routes.keys.delete_key)
+    add_member = operation(routes.members.add_member)
+    members = operation(routes.members.members)
+    delete_member = operation(routes.members.delete_member)
+    put_secret = operation(routes.secrets.put_secret)
+    secrets = operation(routes.secrets.secrets)
+    delete_secret = operation(routes.secrets.delete_secret)
+    usage = operation(routes.usage.usage)
+    audit = operation(routes.audit.audit)

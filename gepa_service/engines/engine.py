@@ -1,9 +1,9 @@
-"""What the dispatcher needs of the place where attempts run: four methods."""
+"""What the dispatcher needs of the place where attempts run: three methods."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from gepa_service.model.work import What, Work
+from gepa_service.model.work import Work
 
 
 class EngineUnavailable(Exception):
@@ -29,6 +29,3 @@ class Engine(Protocol):
 
     def ended(self, running: Sequence[Work]) -> list[Work]:
         """Return those of these attempts that do not run: they ended in any way, or are not known."""
-
-    def capacity(self) -> list[Sequence[What]]:
-        """Return those of `LANES` in which another attempt can be started now."""

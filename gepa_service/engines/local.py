@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from gepa_service.model.work import LANES, What, Work
+from gepa_service.model.work import Work
 
 _log = logging.getLogger(__name__)
 
@@ -15,11 +15,10 @@ _log = logging.getLogger(__name__)
 class LocalEngine:
     """Used in a `with` block, by one thread. Its attempts end with this process, and are stopped at the block's end.
 
-    `run`: makes an attempt, until the event is set. `at_once`: how many of each lane.
+    `run`: makes an attempt, until the event is set.
     """
 
     run: Callable[[Work, threading.Event], None]
-    at_once: int
     _attempts: dict[tuple[str, int], tuple[Work, threading.Event, threading.Thread]] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
@@ -45,17 +44,8 @@ class LocalEngine:
 
     def ended(self, running: Sequence[Work]) -> list[Work]:
         """As of `Engine`."""
-        self._forget_ended()
-        return [work for work in running if (work.id, work.attempts) not in self._attempts]
-
-    def capacity(self) -> list[Sequence[What]]:
-        """As of `Engine`."""
-        self._forget_ended()
-        kinds = [work.what for work, _, _ in self._attempts.values()]
-        return [lane for lane in LANES if sum(kind in lane for kind in kinds) < self.at_once]
-
-    def _forget_ended(self) -> None:
         self._attempts = {key: each for key, each in self._attempts.items() if each[2].is_alive()}
+        return [work for work in running if (work.id, work.attempts) not in self._attempts]
 
     def _run(self, work: Work, stop: threading.Event) -> None:
         try:

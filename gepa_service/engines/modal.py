@@ -11,7 +11,7 @@ import modal
 from modal import exception
 
 from gepa_service.engines.engine import EngineRefused, EngineUnavailable
-from gepa_service.model.work import LANES, What, Work
+from gepa_service.model.work import Work
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.backends.modal.api_calls import REFUSED, TRANSIENT, translated_errors
 
@@ -27,17 +27,15 @@ GRACE_S = 60.0
 class ModalEngine:
     """Used in a `with` block, by one thread. Its attempts continue after the block.
 
-    `arguments`: what the function is called with. Modal keeps them, so they hold no secret but a token. `at_once`: how
-    many of each lane.
+    `arguments`: what the function is called with. Modal keeps them, so they hold no secret but a token.
     """
 
-    def __init__(self, arguments: Callable[[Work], tuple[str, ...]], at_once: int) -> None:
-        self._arguments, self._at_once = arguments, at_once
+    def __init__(self, arguments: Callable[[Work], tuple[str, ...]]) -> None:
+        self._arguments = arguments
         self._seen: dict[str, float] = {}
         """When each call was last known to run."""
         self._over: dict[str, float] = {}
         """When calls that are to be stopped are cancelled."""
-        self._kinds: list[What] = []
 
     def __enter__(self) -> Self:
         """Look the function up. Raises `EngineRefused`; if Modal does not answer, `start` looks it up."""
@@ -60,7 +58,6 @@ class ModalEngine:
         with _reported("start an attempt"):
             call: str = _function().spawn(*self._arguments(work)).object_id
         self._seen[call] = time.monotonic()
-        self._kinds.append(work.what)
         return call
 
     def stop(self, work: Work) -> None:
@@ -80,12 +77,7 @@ class ModalEngine:
         with _reported("ask for attempts"):
             runs = asyncio.run(_run(due))
         self._seen = {call: present if call in runs else seen[call] for call in seen if call in runs or call not in due}
-        self._kinds = [work.what for work in running if work.call in self._seen]
         return [work for work in running if work.call not in self._seen]
-
-    def capacity(self) -> list[Sequence[What]]:
-        """As of `Engine`. Attempts that wait for a container count too."""
-        return [lane for lane in LANES if sum(kind in lane for kind in self._kinds) < self._at_once]
 
 
 def _function() -> Any:

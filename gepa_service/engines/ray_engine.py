@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Self
 
 from gepa_service.engines.engine import EngineRefused, EngineUnavailable
-from gepa_service.model.work import LANES, What, Work
+from gepa_service.model.work import Work
 
 ANSWER_S = 5.0
 """Seconds without an answer after which the cluster counts as away."""
@@ -22,27 +22,20 @@ ANSWER_S = 5.0
 GIVE_UP_S = 60.0
 """Seconds without an answer after which a new process connects again; the first connection takes up to ten."""
 
-KNOWN_S = 0.5
-"""Seconds for which it counts as known which actors there are."""
-
 
 class RayEngine:
     """Used in a `with` block, by one thread. Its attempts continue after the block.
 
     `address`: `ray://HOST:PORT` of the cluster's server for clients, or `auto` on one of its nodes. `run`: a function
     of a module that each node has; the actor calls it with what `arguments` returns for the work, and an event that is
-    set to stop it. Ray keeps the arguments, so they hold no secret but a token. `at_once`: how many of each lane.
+    set to stop it. Ray keeps the arguments, so they hold no secret but a token.
     """
 
-    def __init__(
-        self, address: str, run: Callable[..., None], arguments: Callable[[Work], tuple[Any, ...]], at_once: int
-    ) -> None:
-        self._address, self._run, self._arguments, self._at_once = address, run, arguments, at_once
+    def __init__(self, address: str, run: Callable[..., None], arguments: Callable[[Work], tuple[Any, ...]]) -> None:
+        self._address, self._run, self._arguments = address, run, arguments
         self._caller: tuple[BaseProcess, Connection] | None = None
         self._asked: float | None = None
         """Since when an answer of the caller is due."""
-        self._names: set[str] = set()
-        self._read = 0.0
 
     def __enter__(self) -> Self:
         """Connect. Raises `EngineRefused`; a cluster that is away is connected to later."""
@@ -67,7 +60,6 @@ class RayEngine:
     def start(self, work: Work) -> None:
         """As of `Engine`."""
         self._call("start", _name(work), self._run, self._arguments(work))
-        self._names.add(_name(work))
 
     def stop(self, work: Work) -> None:
         """As of `Engine`."""
@@ -75,19 +67,8 @@ class RayEngine:
 
     def ended(self, running: Sequence[Work]) -> list[Work]:
         """As of `Engine`."""
-        self._know()
-        return [work for work in running if _name(work) not in self._names]
-
-    def capacity(self) -> list[Sequence[What]]:
-        """As of `Engine`. Attempts that wait for a node count too."""
-        self._know()
-        kinds = [name.partition(":")[0] for name in self._names]
-        return [lane for lane in LANES if sum(kind in lane for kind in kinds) < self._at_once]
-
-    def _know(self) -> None:
-        if time.monotonic() - self._read >= KNOWN_S:
-            self._names = set(self._call("names"))
-            self._read = time.monotonic()
+        names = set(self._call("names"))
+        return [work for work in running if _name(work) not in names]
 
     # --- the process that calls Ray -----------------------------------------------------------------------------------
 

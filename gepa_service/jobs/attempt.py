@@ -16,8 +16,8 @@ from gepa_service.jobs.attempt_messages import AttemptService, Begun, Report, St
 from gepa_service.jobs.front_port import Forward, opened_front
 from gepa_service.jobs.job_environment import basic_environment, cache_of
 from gepa_service.jobs.job_logs import JobLogs
-from gepa_service.jobs.running_work import TICK_S, OptimizationProcess, RunningWork
-from gepa_service.jobs.shared_processes import ProcessKey, SharedProcesses
+from gepa_service.jobs.process_main import LOG
+from gepa_service.jobs.shared_processes import TICK_S, ProcessKey, RunningWork, SharedProcesses
 from gepa_service.jobs.work_order import Ended, Front, Message, OptimizeOrder, Order, ProgramOrder, Spent, failed
 from gepa_service.records.store import RecordError, RecordsUnavailable
 
@@ -42,7 +42,6 @@ LATE_S = 300.0
 """Seconds beside the `timeout_s` of a batch or step for the start of its sandboxes; then the process is ended."""
 
 CANCEL_S = 15.0
-GIT = "gitconfig"
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,7 @@ class _Over(Exception):
 class Attempt:
     """Do work until it ends, is stopped, or is over for this attempt. Call `run` in a thread of its own.
 
-    `service`: keeps the records. `shared`: the processes that do batches and steps. `stop`: set to have the work
-    handed back.
+    `service`: keeps the records. `shared`: the processes that do work. `stop`: set to have the work handed back.
     """
 
     def __init__(self, place: Place, service: AttemptService, shared: SharedProcesses, stop: threading.Event) -> None:
@@ -95,7 +93,7 @@ class Attempt:
         self._work = begun
         self._folder = folder_of(self._place, begun.work.id, begun.work.attempts)
         self._secrets = Secrets(begun.redacted, declared=True)
-        printed = {"job": self._folder / "job.log", "driver": self._folder / "results" / RUN_LOG}
+        printed = {"job": self._folder / LOG, "driver": self._folder / "results" / RUN_LOG}
         self._logs = JobLogs(printed, self._secrets)
         self._logs.add(f"attempt {begun.work.attempts} begins")
         with contextlib.suppress(_Over), opened_front(self._place.forward) as front:
@@ -118,33 +116,25 @@ class Attempt:
 
     def _begun(self, order: Order) -> RunningWork:
         """Begin the work: an optimization in a process of its own."""
-        environment, work = self._environment(), self._work.work
-        if isinstance(order, ProgramOrder):
-            key = ProcessKey.of(work.tenant, work.repo_url, order)
-            return self._shared.begin(key, order, environment, self._work.git, self._secrets)
-        with (self._folder / "job.log").open("ab") as log:
-            process = OptimizationProcess(environment, self._folder, log, self._secrets)
-        process.begin(order)
-        return process
+        work = self._work.work
+        key = ProcessKey.of(work.tenant, work.repo_url, order) if isinstance(order, ProgramOrder) else None
+        return self._shared.begin(key, order, self._environment(), self._work.git, self._secrets)
 
     def _prepare(self) -> None:
         for path in (self._folder, self._folder / "home", self._folder / "tmp"):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(self._folder / GIT, self._work.git, mode=0o600)
         self._write_token(self._work.token)
 
     def _clean(self) -> None:
-        for secret in (self._token, self._folder / GIT):
-            secret.unlink(missing_ok=True)
+        self._token.unlink(missing_ok=True)
         for earlier in range(1, self._work.work.attempts):
             remove_tree(folder_of(self._place, self._work.work.id, earlier))
         remove_tree(self._folder / "tmp" if self._work.work.what == "optimize" else self._folder)
 
     def _environment(self) -> dict[str, str]:
-        own = {"GIT_CONFIG_GLOBAL": str(self._folder / GIT), "GIT_CONFIG_NOSYSTEM": "1"}
         cache = cache_of(self._work.work.tenant, self._place.cache)
         basic = basic_environment(self._folder, at_modal=self._place.sandbox == "modal")
-        return {**basic, **own, "XDG_CACHE_HOME": str(cache)}
+        return {**basic, "GIT_CONFIG_NOSYSTEM": "1", "XDG_CACHE_HOME": str(cache)}
 
     def _order(self, front: Front | None) -> Order:
         begun, work = self._work, self._work.work

@@ -10,13 +10,12 @@ from datetime import timedelta
 from typing import Any
 
 from evolverpc_common.redaction import Secrets
-from gepa_client.errors import JournalError
 from gepa_service.jobs.announcements import announce
 from gepa_service.jobs.attempt_messages import Begun, LogLines, Report, Stopped, Wanted
 from gepa_service.jobs.kept import Kept, NotEnded
 from gepa_service.jobs.kept_results import KeptResults
 from gepa_service.jobs.kept_run import KeptRun
-from gepa_service.jobs.month_spending import NOTHING_LEFT
+from gepa_service.jobs.month_spending import NOTHING_LEFT, has_spent_all
 from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.work_order import Ended, Spent, failed
 from gepa_service.model.job_log import LogChunk, LogLine
@@ -83,6 +82,7 @@ class AttemptRecords:
             if report.message is not None:
                 self._kept(work).take(report.message)
             if report.progress:
+                self._kept(work).count()
                 work = self._changed(self._further)
             return self._wanted(work)
         except _Lost:
@@ -113,8 +113,7 @@ class AttemptRecords:
     def _wanted(self, work: Work) -> Wanted:
         stop: Stopped | None = "pause" if work.wanted == "pause" else None
         if stop is None and work.what != "step":  # what a step has done would be lost
-            with contextlib.suppress(JournalError):  # it cannot be read now
-                stop = "money" if self._parts.has_spent_all(work.tenant) else None
+            stop = "money" if has_spent_all(self._parts.records, work.tenant) else None
         tokens = self._parts.tokens
         return Wanted(stop=stop, token=tokens.issue(work), attempt_token=tokens.issue(work, role="attempt"))
 
@@ -158,6 +157,7 @@ class AttemptRecords:
     def _settle(self, work: Work, report: Report) -> None:
         """Count what the process of cancelled work has spent, and state in the record how far it came."""
         kept = self._kept(work)
+        kept.count()
         if isinstance(report.message, Spent):
             kept.take(report.message)
 
@@ -213,6 +213,8 @@ class AttemptRecords:
 
     def _conclude(self, changes: Mapping[str, Any]) -> None:
         status: Status = changes["status"]
+        with contextlib.suppress(RecordsUnavailable):  # what is not counted is at most of some seconds
+            self._kept(self._mine()).count()
 
         def concluded(found: Work) -> Work:
             kept = {**self._kept(self._mine(found)).changes(found, status), **changes}

@@ -6,7 +6,6 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from gepa_client.errors import JournalError
 from gepa_service.engines.engine import Engine, EngineUnavailable
 from gepa_service.jobs.dispatcher_lease import DispatcherLease
 from gepa_service.jobs.queue import Queue
@@ -44,7 +43,7 @@ class Dispatcher:
                         agreed = time.monotonic()
                     placed = self.place()
                 failure = None
-            except (RecordError, JournalError, EngineUnavailable) as error:
+            except (RecordError, EngineUnavailable) as error:
                 if str(error) != failure:
                     failure = str(error)
                     _log.warning("no work can be placed: %s", failure)
@@ -70,10 +69,9 @@ class Dispatcher:
         """Place the next work; return whether there was one.
 
         Raises:
-            RecordError, JournalError: a database cannot be used now. EngineUnavailable: nor can the engine.
+            RecordError: the database cannot be used now. EngineUnavailable: nor can the engine.
         """
-        lanes = self.engine.capacity()
-        work = self.queue.take(lanes) if lanes else None
+        work = self.queue.take()
         if work is None:
             return False
         try:

@@ -9,13 +9,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from evolverpc_common.network_addresses import parse_networks
-from gepa_client.sandboxing.session import SandboxSession, SessionNotStarted
+from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, Log
-from gepa_client.sandboxing.setup import open_setup, publish
+from gepa_client.sandboxing.setup import open_setup
 from gepa_client.settings.run_config import RunConfig
 from gepa_service.jobs.http_front import HttpFront, fronted
 from gepa_service.jobs.work_order import WorkOrder
-from sandbox_runtime import SandboxError
 from sandbox_runtime.backends import open_runtime
 
 Show = Callable[[Log], None]
@@ -55,36 +54,19 @@ def started_session(
     `settings_for`: as of `work_settings`. Yield the session, and the front of work at Modal.
 
     Raises:
-        SettingNotTaken, SandboxError: as of `work_settings`. SessionNotStarted: none became ready, or its image cannot
-        be built.
+        SettingNotTaken, SandboxError: as of `work_settings`. SessionNotStarted: none became ready.
     """
-    setup = partial(open_setup, allowed_networks=parse_networks(order.allow_networks))
+    setup = partial(open_setup, allowed_networks=parse_networks(order.allow_networks), publishes=True)
     with work_settings(order, settings_for) as (settings, front):
         if front is not None:
             asyncio.run(end_earlier_attempts(order.id, settings))
         session = SandboxSession(settings, order.id, setup, size=settings.sandboxes)
         try:
-            try:
-                session.start(show, lambda _progress: None, spent_usd=spent_usd)
-            except SessionNotStarted as error:
-                if not error.must_publish:
-                    raise
-                session.close()
-                asyncio.run(published(settings, show))
-                session = SandboxSession(settings, order.id, setup, size=settings.sandboxes)
-                session.start(show, lambda _progress: None, spent_usd=spent_usd)
+            session.start(show, lambda _progress: None, spent_usd=spent_usd)
             yield session, front
         finally:
             if not session.close():
                 show(CLOSED_LATE)
-
-
-async def published(settings: RunConfig, show: Show) -> None:
-    """Build the image of the program at Modal. Raises `SessionNotStarted`."""
-    try:
-        await publish(settings, lambda text: show(Log(text)))
-    except SandboxError as error:
-        raise SessionNotStarted(error, must_publish=False) from error
 
 
 async def end_earlier_attempts(run_id: str, settings: RunConfig) -> None:

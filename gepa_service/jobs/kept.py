@@ -32,5 +32,8 @@ class Kept(ABC):
     def ended(self, ended: Ended, secrets: Secrets, log: Callable[[str], None]) -> dict[str, Any]:
         """Return the end of completed or failed work, as changes of its record. Raises `NotEnded`."""
 
+    def count(self) -> None:  # noqa: B027  a batch or step reports what it spends
+        """Count what the work has spent until now, as far as it can be read."""
+
     def take(self, message: Message) -> None:  # noqa: B027  an optimization keeps its own record
         """Keep what the process reports; nothing again that was kept before."""

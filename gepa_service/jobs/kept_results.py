@@ -11,15 +11,13 @@ from evolverpc_common.git import GitError
 from evolverpc_common.redaction import Secrets
 from gepa_service.jobs.evolved_code import with_code
 from gepa_service.jobs.kept import Kept, NotEnded
-from gepa_service.jobs.month_spending import add_usage, month_id
+from gepa_service.jobs.month_spending import count_spending
 from gepa_service.jobs.new_version import saved_program_path
 from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.work_order import Ended, Message, Spent, TaskDone
 from gepa_service.model.program_version import Program, branch_of
-from gepa_service.model.tenant import Usage
 from gepa_service.model.work import Status, TaskResult, Work, task_result_id
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordChanged, RecordExists, changed
+from gepa_service.records.store import RecordChanged, RecordExists
 from gepa_service.repositories.destinations import DestinationRefused
 from sandbox_runtime.api.sandbox import SandboxError
 
@@ -43,7 +41,8 @@ class KeptResults(Kept):
     def take(self, message: Message) -> None:
         """As of `Kept`."""
         if isinstance(message, Spent):
-            self._count(message)
+            with contextlib.suppress(RecordChanged):  # it was deleted
+                self._work = count_spending(self._parts.records, self._work, message.usd, message.unpriced)
         elif isinstance(message, TaskDone):
             self._store(message)
 
@@ -138,34 +137,6 @@ class KeptResults(Kept):
                 self._statuses = self._stored()
             else:
                 self._statuses[done.index] = sys.intern(done.result["status"])
-
-    def _count(self, spent: Spent) -> None:
-        """Add what the attempt has spent since it was counted last to the work, and then to the tenant's month.
-
-        If the month cannot be written, the work owes it the sum until the next report.
-        """
-
-        def counted(found: Work) -> Work:
-            usd, unpriced = spent.usd - found.attempt_usd, spent.unpriced - found.attempt_unpriced
-            if found.attempts != self._work.attempts or usd < 0 or unpriced < 0 or not (usd or unpriced):
-                return found  # a report that was late, or counted before
-            sums = {"attempt_usd": spent.usd, "attempt_unpriced": spent.unpriced, "cost_usd": found.cost_usd + usd}
-            owed = {"owed_usd": found.owed_usd + usd, "owed_unpriced": found.owed_unpriced + unpriced}
-            return found.model_copy(update={**sums, **owed})
-
-        with contextlib.suppress(RecordChanged):  # it was deleted
-            work = self._work = changed(self._parts.records, self._work, counted)
-            usd, unpriced = work.owed_usd, work.owed_unpriced
-            if not (usd or unpriced):
-                return
-            month = Usage(tenant=work.tenant, id=month_id(now()), work_usd=usd, work_unpriced=unpriced)
-            add_usage(self._parts.records, month)
-
-            def paid(found: Work) -> Work:
-                owed = {"owed_usd": found.owed_usd - usd, "owed_unpriced": found.owed_unpriced - unpriced}
-                return found.model_copy(update=owed)
-
-            self._work = changed(self._parts.records, work, paid)
 
     def _stored(self) -> dict[int, str]:
         """Return the statuses of the results, by the index of the task."""

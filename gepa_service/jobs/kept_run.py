@@ -15,14 +15,13 @@ from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import Store
 from gepa_service.jobs.evolved_code import with_code
 from gepa_service.jobs.kept import Kept, NotEnded
-from gepa_service.jobs.month_spending import month_of
+from gepa_service.jobs.month_spending import count_spending
 from gepa_service.jobs.new_version import program_of
 from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.work_order import Ended
 from gepa_service.model.program_version import Program
 from gepa_service.model.work import ENDED, JobProgress, Status, Work
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordExists
+from gepa_service.records.store import RecordError, RecordExists
 from gepa_service.repositories.destinations import DestinationRefused
 from sandbox_runtime.api.sandbox import SandboxError
 
@@ -37,6 +36,7 @@ class KeptRun(Kept):
 
     def begin(self) -> frozenset[int]:
         """As of `Kept`: free the run of the attempt before, whose token ended with it."""
+        self.count()
         with contextlib.suppress(NoSuchRun):
             run = self._parts.journals.run(self._work.id)
             if run.claim.owner is not None:
@@ -50,21 +50,25 @@ class KeptRun(Kept):
 
     def changes(self, found: Work, status: Status) -> dict[str, Any]:
         """As of `Kept`."""
-        progress, month = self._progress(), month_of(now())
+        progress = self._progress()
         if progress is None:  # it has no run, or that cannot be read
             ended = {"phase": status} if status in ENDED else {}
             progress = found.progress.model_copy(update=ended)
-        changes: dict[str, Any] = {"progress": progress}
-        if status == "running" and found.month != month:
-            changes |= {"month": month, "usd_before_month": progress.cost_usd or 0.0}
-        return changes
+        return {"progress": progress}
+
+    def count(self) -> None:
+        """As of `Kept`: what the journal states."""
+        with contextlib.suppress(JournalError, RecordError):  # there is no run yet; or the next report counts it
+            spent = self._parts.journals.spending(self._work.id)
+            usd, unpriced = sum(each.cost_usd for each in spent), sum(each.unpriced - each.unreported for each in spent)
+            self._work = count_spending(self._parts.records, self._work, usd, unpriced)
 
     def ended(self, ended: Ended, secrets: Secrets, log: Callable[[str], None]) -> dict[str, Any]:
         """As of `Kept`."""
         if ended.status == "failed":
             return {"status": "failed", "reason": ended.reason, "failure": ended.failure}
         try:
-            program = self._program(ended.artifacts, secrets, log)
+            program = self._program(ended.program_json, secrets, log)
         except (JournalError, GitError, DestinationRefused, SandboxError) as error:
             raise NotEnded(f"the results cannot be read: {error}") from error
         with contextlib.suppress(RecordExists):  # an attempt wrote it that ended before it wrote the work
@@ -76,14 +80,14 @@ class KeptRun(Kept):
             return progress_of(self._parts.journals, self._parts.journals.run(self._work.id))
         return None
 
-    def _program(self, artifacts: dict[str, Any], secrets: Secrets, log: Callable[[str], None]) -> Program:
+    def _program(self, saved: dict[str, Any] | None, secrets: Secrets, log: Callable[[str], None]) -> Program:
         """Return the version that the run made, without its change of code if that cannot be read at last.
 
         Raises:
             JournalError: the run cannot be read. GitError, DestinationRefused, SandboxError: its code cannot.
         """
         work, parts = self._work, self._parts
-        program = program_of(parts.journals, parts.records, work, artifacts)
+        program = program_of(parts.journals, parts.records, work, saved)
         try:
             program = with_code(program, self._bundles(program), partial(parts.git.fetch, work))
         except (GitError, DestinationRefused, SandboxError) as error:

@@ -1,120 +1,60 @@
 """What a tenant has spent and used in the present month, and whether that is all it may spend.
 
-What jobs cost is in their runs' journals, what batches and steps cost is counted as they run.
+What a work costs is added to the work, and to its tenant's month, as it runs.
 """
 
-import threading
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 
-from gepa_client.errors import NoSuchRun
-from gepa_client.journal.store import Store
 from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.tenant import Usage
-from gepa_service.model.work import ENDED, OPTIMIZATIONS, Work
+from gepa_service.model.work import Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordExists, RecordStore, changed
-
-MOST_KEPT = 100_000
-KNOWN_S = 5.0
-"""Seconds for which what a tenant has spent counts as known."""
 
 NOTHING_LEFT = "it waits: the tenant's money of this month is spent (`usd_per_month`)"
 
 
-@dataclass(frozen=True)
-class MonthSpending:
-    """`jobs`: submitted this month. `unpriced`: results of unknown cost, so that `usd` is the least that was spent."""
-
-    jobs: int
-    usd: float
-    unpriced: int
+def usage_of(records: RecordStore, tenant: str) -> Usage:
+    """Return what a tenant has used this month until now. Blocks. Raises `RecordsUnavailable`."""
+    id_ = month_id(now())
+    return records.get(Usage, tenant, id_) or Usage(tenant=tenant, id=id_)
 
 
-@dataclass
-class SpendingReader:
-    """Reads what tenants have spent; what ended jobs have cost is kept. Safe to use from several threads."""
-
-    _ended: dict[str, tuple[float, int]] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def of(self, records: RecordStore, journals: Store, tenant: str) -> MonthSpending:
-        """Return what the tenant has spent this month until now, by jobs that were submitted earlier too.
-
-        Raises:
-            RecordsUnavailable, StoreUnavailable: a database cannot be read.
-        """
-        moment = now()
-        first, jobs, usd, unpriced = first_id_of(moment), 0, 0.0, 0
-        for job in _of_month(records, tenant, moment):
-            cost, unknown = self._spent(journals, job)
-            jobs += job.id > first
-            usd += max(0.0, cost - job.usd_before_month)
-            unpriced += unknown
-        month = records.get(Usage, tenant, month_id(moment))
-        if month is not None:
-            usd, unpriced = usd + month.work_usd, unpriced + month.work_unpriced
-        return MonthSpending(jobs, usd, unpriced)
-
-    def _spent(self, journals: Store, job: Work) -> tuple[float, int]:
-        known = self._ended.get(job.id)
-        if known is not None:
-            return known
-        try:
-            spent = journals.spending(job.id)
-        except NoSuchRun:  # it has not begun
-            return 0.0, 0
-        total = sum(each.cost_usd for each in spent), sum(each.unpriced - each.unreported for each in spent)
-        if job.status in ENDED:
-            with self._lock:
-                if len(self._ended) >= MOST_KEPT:
-                    self._ended.clear()
-                self._ended[job.id] = total
-        return total
+def has_spent_all(records: RecordStore, tenant: str) -> bool:
+    """Return whether a tenant has spent its money of this month. Blocks. Raises `RecordsUnavailable`."""
+    allowed = quotas_of(records, tenant).usd_per_month
+    return allowed is not None and usage_of(records, tenant).usd >= allowed
 
 
-def _of_month(records: RecordStore, tenant: str, moment: datetime) -> Iterator[Work]:
-    """Yield the jobs that were submitted this month, and the older ones that have run in it."""
-    first = first_id_of(moment)
-    yield from records.every(Work, tenant, OPTIMIZATIONS, after=first)
-    for job in records.every(Work, tenant, {"month": month_of(moment)}):
-        if job.id > first:
-            return
-        yield job
+def count_spending(records: RecordStore, work: Work, usd: float, unpriced: int) -> Work:
+    """Add what a work has spent since it was counted last to the work, and then to the tenant's month; return the work.
 
+    `usd`, `unpriced`: of the whole run of an optimization; of the present attempt at a batch or step. If the month
+    cannot be written, the work owes it the sum until the next call.
 
-@dataclass
-class MonthLimit:
-    """Whether tenants have spent their money of the month. Safe to use from several threads.
-
-    `spent`: returns the USD that a tenant has spent this month; asked again after `KNOWN_S`.
+    Raises:
+        RecordChanged: the work was deleted. RecordsUnavailable: the next call counts it.
     """
 
-    records: RecordStore
-    spent: Callable[[str], float]
-    clock: Callable[[], float] = time.monotonic
-    _known: dict[str, tuple[float, float]] = field(default_factory=dict)
+    def counted(found: Work) -> Work:
+        more, unknown = max(0.0, usd - found.counted_usd), max(0, unpriced - found.counted_unpriced)
+        if found.attempts != work.attempts or not (more or unknown):
+            return found  # a report that was late, or counted before
+        sums = {"counted_usd": found.counted_usd + more, "counted_unpriced": found.counted_unpriced + unknown}
+        owed = {"owed_usd": found.owed_usd + more, "owed_unpriced": found.owed_unpriced + unknown}
+        return found.model_copy(update={**sums, **owed, "cost_usd": found.cost_usd + more})
 
-    def is_reached(self, tenant: str) -> bool:
-        """Return whether nothing is left.
+    work = changed(records, work, counted)
+    owed_usd, owed_unpriced = work.owed_usd, work.owed_unpriced
+    if not (owed_usd or owed_unpriced):
+        return work
+    add_usage(records, Usage(tenant=work.tenant, id=month_id(now()), usd=owed_usd, unpriced=owed_unpriced))
 
-        Raises:
-            RecordsUnavailable, and what `spent` raises.
-        """
-        allowed = quotas_of(self.records, tenant).usd_per_month
-        if allowed is None:
-            return False
-        known = self._known.get(tenant)
-        if known is None or self.clock() - known[1] >= KNOWN_S:
-            known = self._known[tenant] = (self.spent(tenant), self.clock())
-        return known[0] >= allowed
+    def paid(found: Work) -> Work:
+        owed = {"owed_usd": found.owed_usd - owed_usd, "owed_unpriced": found.owed_unpriced - owed_unpriced}
+        return found.model_copy(update=owed)
 
-
-def month_limit(records: RecordStore, journals: Store, reader: SpendingReader) -> MonthLimit:
-    """Return a limit that reads what was spent from these stores."""
-    return MonthLimit(records, lambda tenant: reader.of(records, journals, tenant).usd)
+    return changed(records, work, paid)
 
 
 def add_usage(records: RecordStore, more: Usage) -> None:
@@ -130,8 +70,8 @@ def add_usage(records: RecordStore, more: Usage) -> None:
     def added(each: Usage) -> Usage:
         sums = {
             "requests": each.requests + more.requests,
-            "work_usd": each.work_usd + more.work_usd,
-            "work_unpriced": each.work_unpriced + more.work_unpriced,
+            "usd": each.usd + more.usd,
+            "unpriced": each.unpriced + more.unpriced,
         }
         return each.model_copy(update=sums)
 

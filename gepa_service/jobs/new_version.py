@@ -9,18 +9,18 @@ from gepa_client.certificate.certificate import certify
 from gepa_client.errors import ClientError
 from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import Store
-from gepa_service.model.program_version import PROGRAM_JSON, SAVED_PROGRAM, Delivery, Program
+from gepa_service.model.program_version import SAVED_PROGRAM, Delivery, Program
 from gepa_service.model.work import Work
 from gepa_service.records.store import RecordStore
 from protocol.code import code_at
 
 
-def program_of(store: Store, records: RecordStore, job: Work, artifacts: dict[str, Any]) -> Program:
+def program_of(store: Store, records: RecordStore, job: Work, saved: dict[str, Any] | None) -> Program:
     """Return the version, without the change of its code, see `evolved_code`.
 
     Its id follows from the job's, so that it is written once if two attempts complete the job.
 
-    `artifacts`: JSON files that the program wrote at its end.
+    `saved`: what the program saved of itself at its end.
 
     Raises:
         JournalError: the run cannot be read. RecordsUnavailable: earlier versions cannot be.
@@ -48,7 +48,7 @@ def program_of(store: Store, records: RecordStore, job: Work, artifacts: dict[st
         client_id=job.client_id,
         repo_url=job.repo_url,
         texts=texts,
-        program_json=_program_json(artifacts),
+        program_json=saved,
         program_json_path=saved_program_path(job),
         branch=branch,
         commit=commit,
@@ -76,9 +76,3 @@ def saved_program_path(work: Work) -> str | None:
     flags = shlex.split(work.settings.get("server_args", ""))
     given = [path for flag, path in itertools.pairwise(flags) if flag == SAVED_PROGRAM]
     return given[-1] if given else None
-
-
-def _program_json(artifacts: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what the program saved of itself: `program.json`, else its only JSON file."""
-    found = artifacts.get(PROGRAM_JSON, next(iter(artifacts.values())) if len(artifacts) == 1 else None)
-    return found if isinstance(found, dict) else None

@@ -1,7 +1,6 @@
 """An optimization in its process: sandboxes, a check, then its run in a driver process that is kept apart."""
 
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Mapping
@@ -33,11 +32,9 @@ from gepa_client.views.console import make_console
 from gepa_client.views.live_display import JsonDisplay
 from gepa_service.jobs.driver_place import DriverPlace, place_for
 from gepa_service.jobs.job_sandboxes import started_session
+from gepa_service.jobs.saved_program import saved_program
 from gepa_service.jobs.work_order import Ended, OptimizeOrder, failed
-from gepa_service.model.program_version import LARGEST_ARTIFACT
 from protocol.errors import RpcError
-
-MOST_ARTIFACTS = 20
 
 
 def optimize(order: OptimizeOrder) -> Ended:
@@ -96,7 +93,7 @@ def ended_as(
     """
     match status:
         case "completed":
-            return Ended(status="completed", reason=reason, artifacts=_artifacts(output / files.ARTIFACTS))
+            return Ended(status="completed", reason=reason, program_json=saved_program(output / files.ARTIFACTS))
         case "cancelled":
             return Ended(status="cancelled", reason=reason)
         case "paused" | "refused" if infrastructure:
@@ -166,17 +163,6 @@ def _as_called(settings: RunConfig) -> RunConfig:
         return settings
     arguments = {**(settings.reflection_lm_kwargs or {}), "api_base": described.base_url}
     return settings.model_copy(update={"reflection_lm_kwargs": arguments})
-
-
-def _artifacts(folder: Path) -> dict[str, Any]:
-    """Return the JSON files that the program wrote at the end, the small ones."""
-    found: dict[str, Any] = {}
-    paths = sorted(folder.rglob("*.json")) if folder.is_dir() else []
-    for path in paths[:MOST_ARTIFACTS]:
-        if path.stat().st_size <= LARGEST_ARTIFACT:
-            with contextlib.suppress(ValueError, RecursionError):  # it is no JSON after all
-                found[str(path.relative_to(folder))] = json.loads(path.read_bytes())
-    return found
 
 
 def _print(log: Log) -> None:

@@ -30,13 +30,11 @@ class Revealed:
 class AttemptParts:
     """What `AttemptRecords` uses: stores, tokens, repositories and secrets.
 
-    `secrets`: returns a tenant's. `git`: how repositories are read. `has_spent_all`: whether the money of a tenant's
-    month is spent; the work then waits in the queue again.
+    `secrets`: returns a tenant's. `git`: how repositories are read.
     """
 
     records: RecordStore
     journals: Store
     tokens: JobTokens
     git: GitAccess
-    has_spent_all: Callable[[str], bool]
     secrets: Callable[[str], Revealed] = lambda _tenant: Revealed()

@@ -8,11 +8,10 @@ from typing import TextIO
 
 from evolverpc_common.network_addresses import parse_networks
 from gepa_service.jobs.ended_by import ENDING, STOPPED, ended_by
+from gepa_service.jobs.process_main import LOG
 from gepa_service.jobs.program_work import work_on_program
 from gepa_service.jobs.warm_sandboxes import WarmSandboxes
 from gepa_service.jobs.work_order import REQUESTS, Begin, Ended, EndWarm, Message, ProgramOrder, Reported
-
-LOG = "job.log"
 
 
 class ProcessWorks:
@@ -27,6 +26,7 @@ class ProcessWorks:
         """Begin or stop a work, or end the sandboxes that wait, as a line requests."""
         request = REQUESTS.validate_json(line)
         if isinstance(request, Begin):
+            assert isinstance(request.order, ProgramOrder), "an optimization has a process of its own"  # noqa: S101
             name = request.order.folder.name
             task = self._works[name] = asyncio.create_task(self._work(request.order), name=name)
             task.add_done_callback(self._ended_task)

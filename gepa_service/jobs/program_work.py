@@ -2,38 +2,40 @@
 
 import asyncio
 import contextlib
-import json
-import math
 import shlex
 import tempfile
-import time
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from gepa_client.errors import ClientError, summary
+from gepa_client.errors import ClientError, Interrupted, summary
 from gepa_client.evolution.manual_mutation import GRACE_S
 from gepa_client.evolution.names import component_texts, manual_run_name
-from gepa_client.fleet.endpoints_file import read_endpoints_file
-from gepa_client.fleet.example_retries import ATTEMPTS, ExampleRetries, HostEvidence, pause_s
+from gepa_client.fleet.example_retries import ATTEMPTS
+from gepa_client.fleet.fleet import Fleet
+from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.row_loaders import Row
+from gepa_client.journal.entries import EVALUATE
+from gepa_client.journal.journal import Journal
+from gepa_client.journal.requests import request_key
 from gepa_client.run.resolved_settings import endpoints
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import Address
-from gepa_client.transport.responses import validated
+from gepa_client.transport.calls import Call, Reply
+from gepa_client.transport.responses import example_results, validated
 from gepa_client.transport.rpc_client import RpcClient
 from gepa_service.jobs.chat_names import ChatNames
 from gepa_service.jobs.job_sandboxes import end_earlier_attempts, work_settings
+from gepa_service.jobs.saved_program import saved_program
 from gepa_service.jobs.version_code import VersionCode, with_texts
 from gepa_service.jobs.warm_sandboxes import NO_SANDBOX_S, ModelSpending, WarmSandboxes, WorkSandboxes
 from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone, failed
-from gepa_service.model.program_version import LARGEST_ARTIFACT, PROGRAM_JSON
 from gepa_service.model.work import PROMPT, ProgramWork
-from protocol import ApplyMutationResult, Candidate, Progress
-from protocol.errors import MutationRejected, Overloaded, RpcError
+from protocol import ApplyMutationResult, Candidate, EvaluateResult, JsonValue, Progress
+from protocol.errors import MutationRejected, RpcError
 
 Report = Callable[[Message], None]
 
@@ -43,9 +45,6 @@ KEPT_LOG = 20
 
 COUNTED_S = 1.0
 """Seconds between two reports of what the work has cost."""
-
-LOOK_S = 0.2
-"""Seconds between two looks at which sandboxes are there."""
 
 
 async def work_on_program(
@@ -133,122 +132,48 @@ async def _counted(report: Report) -> AsyncIterator[ModelSpending]:
 
 
 class _Tasks:
-    """Runs tasks of an order in all sandboxes, each of which has its share of those that run at the same time.
+    """Runs tasks in all sandboxes, by a fleet as a run has it: one is sent once a sandbox has a process for it."""
 
-    A task is sent once its sandbox has a process for it, so that its time is not spent by waiting.
-    """
+    def __init__(self, order: ProgramOrder, fleet: Fleet) -> None:
+        self._traces, self._fleet = order.program.traces, fleet
+        self._journal = Journal(order.id)  # names the calls; nothing is kept of them
 
-    def __init__(self, order: ProgramOrder, sandboxes: WorkSandboxes, code: VersionCode) -> None:
-        self._order, self._code = order, code
-        fleet = sandboxes.settings.fleet
-        assert fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101
-        self._fleet = fleet
-        self._share = math.ceil(order.program.parallelism / sandboxes.settings.sandboxes)
-        self._clients: dict[str, tuple[RpcClient, Candidate]] = {}
-        self._listed: list[str] = []
-        self._seen = time.monotonic()
-        self._running: dict[str, int] = {}
-        self._evidence = HostEvidence()
-        self._gate = asyncio.Semaphore(order.program.parallelism)
-        self._room = asyncio.Condition()
+    async def result(self, name: str, row: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
+        """Return the result of a row with a candidate, once there is room for it."""
 
-    async def __aenter__(self) -> Self:
-        self._following = asyncio.create_task(self._follow())
-        return self
+        def parse(answer: JsonValue) -> Reply[list[dict[str, Any]]]:
+            return Reply(example_results(EvaluateResult, answer, 1))
 
-    async def __aexit__(self, *_: object) -> None:
-        self._following.cancel()
-        await asyncio.gather(self._following, return_exceptions=True)
-        for known in self._clients.values():
-            await known[0].aclose()
-
-    async def result(self, name: str, row: dict[str, Any], candidate: Candidate | None = None) -> dict[str, Any]:
-        """Return the result of a row, once there is room for it. `candidate`: None for what the work begins with."""
-        result: dict[str, Any] = {}
-        retries = ExampleRetries(self._evidence, [name])
-        async with self._gate:
-            for attempt in range(1, ATTEMPTS + 1):
-                try:
-                    async with self._sandbox() as url:
-                        client, present = self._clients[url]
-                        retries.sending(url)
-                        [result] = retries.judge([await self._evaluated(client, row, candidate or present)])
-                    if not retries.open:
-                        break
-                except (ClientError, RpcError) as error:
-                    result = _none("infra_error", summary(error))
-                if attempt < ATTEMPTS:
-                    await asyncio.sleep(pause_s(attempt, retries))
+        params = {"candidate": candidate, "batch": [Row(name, row).wire], "capture_traces": self._traces}
+        call = Call("evaluate", params, parse, about=f"task {name!r}", rows=[name])
+        [request] = self._journal.ask([request_key(EVALUATE, call.about)])
+        try:
+            [result] = (await self._fleet.call(call, self._journal.attempts(request, EVALUATE))).value
+        except Interrupted as ended:  # no run is interrupted here: the task has no result
+            return _none("infra_error", ended.reason)
+        except (ClientError, RpcError) as error:
+            return _none("infra_error", summary(error))
         return result
 
-    async def _evaluated(self, client: RpcClient, row: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
-        answer = await client.evaluate(
-            candidate,
-            [Row("0", row).wire],
-            capture_traces=self._order.program.traces,
-            call_id=client.new_call_id(),
-            timeout_s=client.evaluation_timeout_s(1),
-        )
-        found: dict[str, Any] = answer["results"][0]
-        return found
 
-    @contextlib.asynccontextmanager
-    async def _sandbox(self) -> AsyncIterator[str]:
-        """Hold a place in the sandbox that is the least busy, for the block."""
-        async with self._room:
-            await self._room.wait_for(lambda: self._free() or self._following.done() or self._is_without())
-            if self._following.done():
-                self._following.result()
-            if not (free := self._free()):
-                raise ClientError(f"no sandbox was there for {NO_SANDBOX_S:g} s")
-            url = min(free, key=lambda each: self._running[each])
-            self._running[url] += 1
-        try:
-            yield url
-        finally:
-            self._running[url] -= 1
-            async with self._room:
-                self._room.notify()
-
-    def _free(self) -> list[str]:
-        def most(url: str) -> int:
-            discovery = self._clients[url][0].discovery
-            return self._share if discovery is None else min(self._share, discovery.limits.max_concurrency)
-
-        return [url for url in self._listed if self._running[url] < most(url)]
-
-    def _is_without(self) -> bool:
-        return not self._listed and time.monotonic() - self._seen > NO_SANDBOX_S
-
-    async def _follow(self) -> None:
-        """Keep clients of the sandboxes that are there."""
-        try:
-            while True:
-                addresses = await asyncio.to_thread(read_endpoints_file, self._fleet)
-                for address in addresses:
-                    if address.url not in self._clients:
-                        await self._join(address)
-                self._listed = [each.url for each in addresses if each.url in self._clients]
-                if self._listed:
-                    self._seen = time.monotonic()
-                async with self._room:
-                    self._room.notify_all()
-                await asyncio.sleep(LOOK_S)
-        finally:
-            async with self._room:
-                self._room.notify_all()
-
-    async def _join(self, address: Address) -> None:
-        client = RpcClient(address, example_timeout_s=self._order.program.task_timeout_s)
-        async with contextlib.AsyncExitStack() as opened:
-            await opened.enter_async_context(client)
-            try:
-                await client.discover()
-                self._clients[address.url] = client, await self._code.on(client)
-            except (ClientError, Overloaded):
-                return  # it has ended, or is tried again
-            self._running[address.url] = 0
-            opened.pop_all()
+@contextlib.asynccontextmanager
+async def _tasks(order: ProgramOrder, sandboxes: WorkSandboxes, code: VersionCode) -> AsyncIterator[_Tasks]:
+    """Open a fleet of the sandboxes for the block. Raises `ClientError`, `RpcError`: none can be used."""
+    fleet = Fleet(
+        max_attempts=ATTEMPTS,
+        max_outage_s=NO_SANDBOX_S,
+        allow_mixed_programs=True,  # all run the same commit
+        example_timeout_s=order.program.task_timeout_s,
+        concurrency=InFlightLimit(order.program.parallelism),
+        bundles=lambda _commit: [(str(at), bundle) for at, bundle in enumerate(code.bundles)],
+    )
+    try:
+        await fleet.open(endpoints(sandboxes.settings))
+        assert sandboxes.settings.fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101
+        fleet.follow(sandboxes.settings.fleet)
+        yield _Tasks(order, fleet)
+    finally:
+        await fleet.aclose()
 
 
 async def _rollouts(
@@ -262,14 +187,14 @@ async def _rollouts(
     left = {index for index, _ in rows}
 
     async def run(index: int, row: dict[str, Any]) -> None:
-        report(TaskDone(index=index, result=await tasks.result(str(index), row)))
+        report(TaskDone(index=index, result=await tasks.result(str(index), row, candidate)))
         left.remove(index)
 
     reason = None
     async with RpcClient(endpoints(sandboxes.settings)[0]) as client:
         await client.discover()
-        await code.on(client)  # what is wrong with the code or the texts ends the batch
-    async with _Tasks(order, sandboxes, code) as tasks:
+        candidate = await code.on(client)  # what is wrong with the code or the texts ends the batch
+    async with _tasks(order, sandboxes, code) as tasks:
         try:
             async with asyncio.timeout(order.program.timeout_s), asyncio.TaskGroup() as group:
                 for index, row in rows:
@@ -325,7 +250,7 @@ async def _step(
             code.add(changed)
             after = changed.candidate
             made = changed.model_dump(mode="json", include={"branch", "commit", "diff", "summary"})
-        async with _Tasks(order, sandboxes, code) as tasks:
+        async with _tasks(order, sandboxes, code) as tasks:
             run = partial(_tried, tasks, before if program.run_before else None, after)
             tried = await asyncio.gather(*(run(*each) for each in rows))
         saved, reason = await _program_json(sandboxes, client, after, [each["after"] for each in tried], log)
@@ -373,12 +298,4 @@ async def _program_json(
     with tempfile.TemporaryDirectory(prefix="gepa-artifacts-") as name:
         for line in await sandboxes.opened.collect_artifacts(client.address.url, Path(name)):
             log(line.text)
-        return _first_object(Path(name)), None
-
-
-def _first_object(folder: Path) -> dict[str, Any] | None:
-    for file in sorted(folder.rglob("*.json"), key=lambda file: (file.name != PROGRAM_JSON, file)):
-        with contextlib.suppress(ValueError, OSError, RecursionError):
-            if file.stat().st_size <= LARGEST_ARTIFACT and isinstance(read := json.loads(file.read_bytes()), dict):
-                return read
-    return None
+        return saved_program(Path(name)), None

@@ -5,12 +5,14 @@ oldest work.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from gepa_client.settings.run_config import RunConfig
-from gepa_service.jobs.month_spending import NOTHING_LEFT
+from gepa_service.jobs.month_spending import NOTHING_LEFT, has_spent_all
 from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.work import LANES, TURN, Turn, What, Work
 from gepa_service.records.record import now
@@ -26,22 +28,18 @@ LOOKED_AT = 50
 class Queue:
     """The work of all tenants. Safe to use from several processes, each by one thread.
 
-    `has_spent_all`: whether a tenant's money of this month is spent. All methods raise `RecordsUnavailable`, and what
-    `has_spent_all` raises.
+    `at_once`: attempts of all tenants at the same time, in each lane. All methods raise `RecordsUnavailable`.
     """
 
     records: RecordStore
-    has_spent_all: Callable[[str], bool] = lambda _tenant: False
+    at_once: float = math.inf
 
-    def take(self, lanes: Iterable[Sequence[What]] = LANES) -> Work | None:
-        """Return the work that is next, as running in its next attempt; None if there is none that may run now.
-
-        `lanes`: those of `LANES` that are considered.
-        """
-        for lane in lanes:
+    def take(self) -> Work | None:
+        """Return the work that is next, as running in its next attempt; None if there is none that may run now."""
+        for lane in LANES:
             for tenant in self._tenants(lane):
                 work = self._oldest(tenant, lane)
-                if work is not None and self.has_spent_all(tenant):
+                if work is not None and has_spent_all(self.records, tenant):
                     self._note(work, NOTHING_LEFT)
                 elif work is not None and (begun := self._begun(work)) is not None:
                     self._served(tenant)
@@ -58,6 +56,8 @@ class Queue:
         """Return the tenants that have work waiting in a lane and may run more there, in the order of their turns."""
         waiting = self.records.tenants_with(Work, {"what": lane, "status": "pending"})
         running = self.records.tenants_with(Work, {"what": lane, "status": "running"})
+        if sum(running.values()) >= self.at_once:
+            return []
         free = [each for each in waiting if running.get(each, 0) < quotas_of(self.records, each).jobs_at_once]
         return sorted(free, key=lambda each: (running.get(each, 0), self._last_turn(each), each))
 
@@ -84,16 +84,16 @@ class Queue:
 
     def _begun(self, work: Work) -> Work | None:
         """Begin the next attempt at work as it was seen; None if another process wrote it since."""
-        changes = {
+        changes: dict[str, Any] = {
             "status": "running",
             "attempts": work.attempts + 1,
             "call": None,
-            "attempt_usd": 0.0,
-            "attempt_unpriced": 0,
             "started": work.started or now(),
             "not_before": None,
             "reason": None,
         }
+        if work.what != "optimize":  # it counts what its process has spent
+            changes |= {"counted_usd": 0.0, "counted_unpriced": 0}
         try:
             return self.records.replace(work.model_copy(update=changes))
         except RecordChanged:

@@ -1,4 +1,7 @@
-"""The processes of one machine that do batches and steps, and keep sandboxes warm: one for each program of a tenant."""
+"""The processes of one machine that do work: one for each optimization, and one for each program of a tenant.
+
+The latter does batches and steps, and keeps sandboxes warm.
+"""
 
 import contextlib
 import fcntl
@@ -21,13 +24,13 @@ from pydantic import ValidationError
 
 from evolverpc_common.files import lock_if_free, remove_tree, replace_file
 from evolverpc_common.redaction import Secrets
-from gepa_service.jobs.running_work import RunningWork
 from gepa_service.jobs.work_order import (
     REPORTS,
     Begin,
     Ended,
     EndWarm,
     Message,
+    OptimizeOrder,
     ProgramOrder,
     Reported,
     Stop,
@@ -47,6 +50,7 @@ END_S = 60.0
 READ_S = 30.0
 """Seconds after which a process that reads nothing of what it is sent is ended; its works are placed again."""
 
+TICK_S = 0.1
 SHOWN = 4000
 """Bytes of the log of a process that ended by itself that are logged."""
 
@@ -58,7 +62,7 @@ GIT, LOG = "gitconfig", "process.log"
 
 @dataclass(frozen=True)
 class ProcessKey:
-    """What all works of a process share. `given`: a digest of the secrets and networks of their orders."""
+    """What all batches and steps of a process share. `given`: a digest of the secrets and networks of their orders."""
 
     tenant: str
     repo_url: str
@@ -111,27 +115,38 @@ class SharedProcesses:
         return sum(process.warm.warm for process in tuple(self._processes.values()))
 
     def begin(
-        self, key: ProcessKey, order: ProgramOrder, environment: Mapping[str, str], git: str, secrets: Secrets
-    ) -> RunningWork:
-        """Begin a work in the process that has its key, and return it.
+        self,
+        key: ProcessKey | None,
+        order: OptimizeOrder | ProgramOrder,
+        environment: Mapping[str, str],
+        git: str,
+        secrets: Secrets,
+    ) -> "RunningWork":
+        """Begin a work in the process that has its key, None for one of its own, and return it.
 
         `environment`: of a new process, whole but for what names its folder. `git`: the configuration of git for the
         repository, which replaces the one before. `secrets`: are replaced in all that it reports.
         """
         with self._lock:
             self._ending = {each for each in self._ending if not each.is_gone}
+            if key is None:
+                own = self._started(environment, secrets)
+                self._ending.add(own)  # after its work
+                return own.begin(order, git)
             process = self._processes.pop(key, None)
             if process is None or process.has_ended:
                 for other in [
                     other for other in self._processes if (other.tenant, other.repo_url) == (key.tenant, key.repo_url)
                 ]:
                     self._let_go(other)
-                folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._folder))
-                process = _SharedProcess(self, folder, environment, secrets)
+                process = self._started(environment, secrets)
             self._processes[key] = process
             work = process.begin(order, git)
             self._trim()
         return work
+
+    def _started(self, environment: Mapping[str, str], secrets: Secrets) -> "_SharedProcess":
+        return _SharedProcess(self, Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._folder)), environment, secrets)
 
     def consider(self, process: "_SharedProcess") -> None:
         """End a process that has no work and no sandbox, or was let go; and what is more than may wait."""
@@ -145,7 +160,7 @@ class SharedProcesses:
                 process.hang_up()
             self._trim()
 
-    def ended(self, process: "_SharedProcess") -> "list[_SharedWork]":
+    def ended(self, process: "_SharedProcess") -> "list[RunningWork]":
         """Begin no further work in a process that has ended; return those that it has not ended."""
         with self._lock:
             self._processes = {key: one for key, one in self._processes.items() if one is not process}
@@ -182,7 +197,7 @@ NONE_WARM = Warm(warm=0, memory_mb=0)
 
 
 class _SharedProcess:
-    """A process of `shared_process_main`, a session of its own, with a folder of its own.
+    """A process of `process_main`, a session of its own, with a folder of its own.
 
     `works`: by the names of folders. `warm`: what it has reported last. Nothing here waits for the process.
     """
@@ -191,7 +206,7 @@ class _SharedProcess:
         self, processes: SharedProcesses, folder: Path, environment: Mapping[str, str], secrets: Secrets
     ) -> None:
         self._processes, self._folder, self._secrets = processes, folder, secrets
-        self.works: dict[str, _SharedWork] = {}
+        self.works: dict[str, RunningWork] = {}
         self.warm = NONE_WARM
         self.has_ended = False
         self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -202,7 +217,7 @@ class _SharedProcess:
         with (folder / LOG).open("ab") as log:
             fcntl.flock(log, fcntl.LOCK_EX)  # until the process ends, which has the same open file
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "gepa_service.jobs.shared_process_main"],
+                [sys.executable, "-P", "-m", "gepa_service.jobs.process_main"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -216,10 +231,10 @@ class _SharedProcess:
         writing = (self._process.stdin,)
         threading.Thread(target=self._write, args=writing, name=f"requests of {folder.name}").start()
 
-    def begin(self, order: ProgramOrder, git: str) -> "_SharedWork":
+    def begin(self, order: OptimizeOrder | ProgramOrder, git: str) -> "RunningWork":
         """Begin a work."""
         replace_file(self._folder / GIT, git, mode=0o600)
-        work = self.works[order.folder.name] = _SharedWork(self, order.folder.name)
+        work = self.works[order.folder.name] = RunningWork(self, order.folder.name)
         self.send(Begin(order=order))
         return work
 
@@ -262,7 +277,7 @@ class _SharedProcess:
                 left = memoryview(request)
                 while left:
                     if not writable.poll(READ_S * 1000):
-                        _log.warning("a process of batches and steps has read nothing for %g s and is ended", READ_S)
+                        _log.warning("a process of work has read nothing for %g s and is ended", READ_S)
                         self.kill()
                         return
                     left = left[os.write(pipe.fileno(), left) :]
@@ -276,15 +291,13 @@ class _SharedProcess:
             status = self._process.wait()
             self.hang_up()
             self.warm = NONE_WARM
+            for work in self._processes.ended(self):
+                work.take(None)
             if status:
                 with (self._folder / LOG).open("rb") as log:
                     log.seek(-min(SHOWN, os.fstat(log.fileno()).st_size), os.SEEK_END)
                     text = log.read(SHOWN).decode("utf-8", "replace")
-                _log.warning(
-                    "a process of batches and steps ended with status %d: %s", status, self._secrets.redact_text(text)
-                )
-            for work in self._processes.ended(self):
-                work.take(None)
+                _log.warning("a process of work ended with status %d: %s", status, self._secrets.redact_text(text))
             remove_tree(self._folder)
 
     def _take(self, line: bytes) -> None:
@@ -316,13 +329,23 @@ def _work_of(line: bytes) -> str:
         return ""
 
 
-class _SharedWork(RunningWork):
-    """A work of a process that does others beside it."""
+class RunningWork:
+    """A work that a process does, as its attempt sees it."""
 
     def __init__(self, process: _SharedProcess, name: str) -> None:
-        super().__init__()
         self._process, self._name = process, name
+        self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._over = threading.Event()
+        self.is_silent = False
+        """Whether its last message was read: it has ended."""
+
+    def next(self) -> Message | None:
+        """Return the next message, or None if there is none within a tick."""
+        with contextlib.suppress(queue.Empty):
+            message = self._messages.get(timeout=TICK_S)
+            self.is_silent = message is None
+            return message
+        return None
 
     def take(self, message: Message | None) -> None:
         """Hand on a message; None follows the last one."""
@@ -331,12 +354,16 @@ class _SharedWork(RunningWork):
             self._over.set()
 
     def stop(self) -> None:
-        """As of `RunningWork`."""
+        """Ask it to stop."""
         self._process.send(Stop(work=self._name))
 
     def end(self, patience_s: float, *, at_once: bool = False) -> None:
-        """As of `RunningWork`; by force all works of the process end."""
+        """End it, by force after `patience_s`, with all works of its process.
+
+        `at_once`: calls in flight are given up; sandboxes are ended in time.
+        """
         if at_once and not self._over.is_set():
+            self.stop()
             self.stop()
         if not self._over.wait(patience_s):
             self._process.kill()

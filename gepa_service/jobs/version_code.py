@@ -1,4 +1,4 @@
-"""The code and the texts that a batch or step begins with, on the server of each of its sandboxes."""
+"""The code and the texts that a batch or step begins with, on a server."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,7 +14,7 @@ class VersionCode:
     """A candidate with the code of a version, whose commits no repository has.
 
     `program`: what the work does; the commits of its version are in `bundles`. `present`: returns a candidate with the
-    texts of the work. `bundles`: in base64, parents first; those of further commits too.
+    texts of the work. `bundles`: in base64, parents first; those of further commits too. A fleet brings them to others.
     """
 
     def __init__(self, program: ProgramWork, present: Callable[[Candidate], Candidate]) -> None:
@@ -39,7 +39,7 @@ class VersionCode:
         return self._present({**seed, GIT_BRANCH: program.code, ADDED_COMPONENTS: added_components(added)})
 
     def add(self, made: ApplyMutationResult) -> None:
-        """Note a further commit, which other servers get too."""
+        """Note a further commit."""
         if made.bundle is not None:
             self.bundles.append(made.bundle)
 

@@ -18,10 +18,9 @@ from gepa_client.sandboxing.session_messages import SessionMessage, pool_log, re
 from gepa_client.sandboxing.setup import open_setup, source_of
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import Address
-from gepa_service.jobs.job_sandboxes import published
 from gepa_service.jobs.work_order import Warm
 from protocol.errors import RpcError
-from sandbox_runtime import EnvironmentMissing, SandboxError
+from sandbox_runtime import SandboxError
 from sandbox_runtime.gateway import GatewayRefusal, ProviderCall
 from sandbox_runtime.pool import PoolEvent, PoolFailed
 from sandbox_runtime.source import Source
@@ -96,6 +95,7 @@ class WorkSandboxes:
             allowed_networks=networks,
             source=source,
             holds_model_calls=True,
+            publishes=True,
         )
         self._holding = asyncio.create_task(self._hold(opening, warm_up if run_id == WARM else None))
 
@@ -135,8 +135,7 @@ class WorkSandboxes:
             raise SessionNotStarted(none, must_publish=False) from None
         except (SandboxError, PoolFailed, OSError, ValueError) as error:
             cause = error.__cause__ if isinstance(error, PoolFailed) and error.__cause__ else error
-            unpublished = isinstance(cause, EnvironmentMissing) and settings.sandbox == "modal"
-            raise SessionNotStarted(cause, must_publish=unpublished) from error
+            raise SessionNotStarted(cause, must_publish=False) from error
         self.settings = settings.model_copy(update={"fleet": opened.fleet, "ref": opened.setup.commit})
 
     async def close(self) -> None:
@@ -239,12 +238,10 @@ class WarmSandboxes:
             sandboxes = sandboxes or start(run_id)
             try:
                 await sandboxes.begin(settings, show, spending)
-            except SessionNotStarted as error:
-                if not error.must_publish and not is_warm:
+            except SessionNotStarted:
+                if not is_warm:
                     raise
                 await sandboxes.close()
-                if error.must_publish:
-                    await published(settings, show)
                 sandboxes = start(run_id)
                 await sandboxes.begin(settings, show, spending)
             if not is_warm:

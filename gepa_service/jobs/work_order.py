@@ -99,35 +99,34 @@ class Ended(_Message):
     """How the process ended its work; nothing follows. `interrupted`: by infrastructure; another attempt continues it.
 
     `failure`: of failed work: `kind`, `message`, and for a preflight its findings; of interrupted work, what to record
-    if it is not tried again. `artifacts`: of an optimization, the program's own JSON files. `result`: of a step.
+    if it is not tried again. `program_json`: of an optimization, what the program saved of itself. `result`: of a step.
     """
 
     event: Literal["ended"] = "ended"
     status: End
     reason: str | None = None
     failure: dict[str, Any] | None = None
-    artifacts: dict[str, Any] = {}
+    program_json: dict[str, Any] | None = None
     result: dict[str, Any] | None = None
 
 
 Message = Annotated[TaskDone | Spent | Ended, Field(discriminator="event")]
-MESSAGES: TypeAdapter[TaskDone | Spent | Ended] = TypeAdapter(Message)
 
 
 class Begin(_Message):
-    """Begin the work of an order in a process that does several; its folder's name names it from then on."""
+    """Begin the work of an order; its folder's name names it from then on. A process does one optimization."""
 
-    order: ProgramOrder
+    order: OptimizeOrder | ProgramOrder
 
 
 class Stop(_Message):
-    """Stop a work of such a process: calls in flight are given up, its sandboxes are ended."""
+    """Stop a work: calls of a batch or step are given up, an optimization gives them up at the second request."""
 
     work: str
 
 
 class EndWarm(_Message):
-    """End the sandboxes of such a process that wait for a work."""
+    """End the sandboxes of a process that wait for a work."""
 
     warm: Literal[0] = 0
 
@@ -136,14 +135,14 @@ REQUESTS: TypeAdapter[Begin | Stop | EndWarm] = TypeAdapter(Begin | Stop | EndWa
 
 
 class Reported(_Message):
-    """A message of a work of such a process; none follows its `Ended`."""
+    """A message of a work; none follows its `Ended`."""
 
     work: str
     message: Message
 
 
 class Warm(_Message):
-    """How many sandboxes of such a process wait for a work, and what memory they may use, in MiB."""
+    """How many sandboxes of a process wait for a work, and what memory they may use, in MiB."""
 
     warm: int
     memory_mb: int

@@ -10,9 +10,6 @@ OWN_IDS = "program_"
 PROGRAM_JSON = "program.json"
 """The file among a program's own that holds what it saved of itself."""
 
-LARGEST_ARTIFACT = 4 << 20
-"""Bytes of a program's JSON file; a larger one is left out."""
-
 SAVED_PROGRAM = "--saved-program-json-path"
 """The flag of `evolverpc serve` that names the file with the saved program."""
 

@@ -1,7 +1,7 @@
 """A tenant, its API keys, its members by OIDC, its secrets, and the log of what was written for it; the master key."""
 
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -83,7 +83,7 @@ class Secret(Record):
 
 
 class AuditEntry(Record):
-    """One write of a caller. `action`: method and route. `detail`: without secrets.
+    """One write of a caller. `action`: method and route.
 
     `status`: of the response; 0 if there was none, because the API was killed, or is still at it.
     """
@@ -95,7 +95,6 @@ class AuditEntry(Record):
     action: str
     resource: str
     status: int
-    detail: dict[str, Any] = Field(default_factory=dict)
 
 
 class IdempotentResponse(Record):
@@ -116,17 +115,16 @@ class IdempotentResponse(Record):
 
 
 class Usage(Record):
-    """What a tenant used in a month, besides what its jobs and their runs record. `id`: `month_2026-01`.
+    """What a tenant used in a month. `id`: `month_2026-01`.
 
-    `work_usd`: what models have cost that programs called in batches and steps; `work_unpriced`: the calls among them
-    whose cost is unknown.
+    `usd`: what its work has cost; `unpriced`: results of unknown cost, so that `usd` is the least that was spent.
     """
 
     kind: ClassVar[str] = "usage"
 
     requests: int = 0
-    work_usd: float = 0.0
-    work_unpriced: int = 0
+    usd: float = 0.0
+    unpriced: int = 0
 
 
 class MasterKeyName(Record):

@@ -84,17 +84,18 @@ class Work(Record):
     `not_before`: when it may be tried again after a setback.
 
     An optimization has a run of its id in the store of journals. `progress`: how far that is; `program_id`: the version
-    that it made; `month`: in which it last ran, such as `2026-01`; `usd_before_month`: what it had cost before that.
+    that it made.
 
     A batch or a step has a `program`. `done`: the tasks of a batch that have ended; `failed`: those of them that
-    failed, took too long or were cancelled, so that it ends as `partial`. `cost_usd`: what its calls to models have
-    cost so far, as far as that is known; `attempt_usd`, `attempt_unpriced`: what of it is counted of the present
-    attempt, and its calls of unknown cost; `owed_usd`, `owed_unpriced`: what of it the tenant's month does not have
-    yet. `result`: of a step.
+    failed, took too long or were cancelled, so that it ends as `partial`. `result`: of a step.
+
+    `cost_usd`: what the work has cost so far, as far as that is known; `counted_usd`, `counted_unpriced`: what is
+    counted of its run, or of the present attempt at a batch or step, and the calls of unknown cost; `owed_usd`,
+    `owed_unpriced`: what of it the tenant's month does not have yet.
     """
 
     kind: ClassVar[str] = "work"
-    indexed: ClassVar[tuple[str, ...]] = ("what", "status", "client_id", "program_id", "month")
+    indexed: ClassVar[tuple[str, ...]] = ("what", "status", "client_id", "program_id")
 
     what: What = "optimize"
     status: Status = "pending"
@@ -114,16 +115,14 @@ class Work(Record):
     failure: dict[str, Any] | None = None
 
     program_id: str | None = None
-    month: str | None = None
-    usd_before_month: float = 0.0
     progress: JobProgress = JobProgress()
 
     program: ProgramWork | None = None
     done: int = 0
     failed: int = 0
     cost_usd: float = 0.0
-    attempt_usd: float = 0.0
-    attempt_unpriced: int = 0
+    counted_usd: float = 0.0
+    counted_unpriced: int = 0
     owed_usd: float = 0.0
     owed_unpriced: int = 0
     result: dict[str, Any] | None = None

@@ -7,51 +7,25 @@ from datetime import datetime
 from gepa_client.errors import NoSuchRun
 from gepa_client.journal.store import Store
 from gepa_service.jobs import control
-from gepa_service.jobs.month_spending import add_usage, month_id, month_of
 from gepa_service.jobs.promotions import is_active
 from gepa_service.model.job_log import LogChunk
 from gepa_service.model.program_version import (
     Delivery,
-    Installation,
     Program,
     Promotion,
     Repository,
-    SeenDelivery,
 )
 from gepa_service.model.tenant import (
     TENANTS,
     ApiKey,
     AuditEntry,
-    IdempotentResponse,
     Member,
-    Secret,
     Tenant,
-    Usage,
 )
-from gepa_service.model.webhook import Webhook, WebhookDelivery
-from gepa_service.model.work import ENDED, NAMES, TaskResult, Turn, What, Work
-from gepa_service.records.record import Record, id_at, now
-from gepa_service.records.store import RecordStore, TenantRecords, Where, changed
-
-OF_TENANTS: tuple[type[Record], ...] = (
-    Member,
-    Secret,
-    Webhook,
-    WebhookDelivery,
-    Repository,
-    Installation,
-    SeenDelivery,
-    Delivery,
-    Promotion,
-    Program,
-    LogChunk,
-    TaskResult,
-    Turn,
-    IdempotentResponse,
-    AuditEntry,
-    Usage,
-)
-"""All that is recorded of a tenant besides itself, its keys and its work."""
+from gepa_service.model.webhook import WebhookDelivery
+from gepa_service.model.work import ENDED, NAMES, TaskResult, What, Work
+from gepa_service.records.record import Record, id_at
+from gepa_service.records.store import RecordStore, TenantRecords, Where
 
 UNFINISHED = {"status": ("pending", "running", "paused")}
 
@@ -68,23 +42,10 @@ def delete_work(records: RecordStore, journals: Store, work: Work) -> None:
     if work.status not in ENDED:
         raise DeletionRefused(f"the {NAMES[work.what]} is {work.status}: cancel it first")
     with contextlib.suppress(NoSuchRun):
-        _keep_cost(records, journals, work)
         journals.delete(work.id)
     records.remove(LogChunk, work.tenant, {"job_id": work.id})
     records.remove(TaskResult, work.tenant, {"work_id": work.id})
     records.remove(Work, work.tenant, id_=work.id)
-
-
-def _keep_cost(records: RecordStore, journals: Store, job: Work) -> None:
-    """Count what a job has cost this month as the tenant's, as its run will not state it any more."""
-    spent = journals.spending(job.id)
-    moment, total = now(), sum(each.cost_usd for each in spent)
-    if month_of(moment) not in (job.month, month_of(job.created)):
-        return
-    more = max(0.0, total - job.usd_before_month)
-    unknown = sum(each.unpriced - each.unreported for each in spent)
-    changed(records, job, lambda found: found.model_copy(update={"usd_before_month": total}))
-    add_usage(records, Usage(tenant=job.tenant, id=month_id(moment), work_usd=more, work_unpriced=unknown))
 
 
 def delete_repository(records: TenantRecords, journals: Store, repository: Repository, *, force: bool) -> None:
@@ -127,7 +88,7 @@ def delete_tenant(records: RecordStore, journals: Store, tenant: Tenant) -> None
     for work in records.every(Work, tenant.id):
         ended = work if work.status in ENDED else control.cancel(own, journals, work, by="the deletion of its tenant")
         delete_work(records, journals, ended)
-    for type_ in OF_TENANTS:
+    for type_ in Record.__subclasses__():  # the models of this room are all imported here
         records.remove(type_, tenant.id)
     records.remove(Tenant, TENANTS, id_=tenant.id)
 

@@ -20,7 +20,6 @@ from gepa_service.cli.arguments import LOCAL
 from gepa_service.cli.dispatcher_parts import opened_dispatcher
 from gepa_service.jobs.attempt import Place
 from gepa_service.jobs.git_access import GitAccess
-from gepa_service.jobs.month_spending import SpendingReader, month_limit
 from gepa_service.jobs.parts import AttemptParts, Revealed
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.tenant import TENANTS, Quotas, Role, Tenant
@@ -75,7 +74,6 @@ class Platform:
             records=self.records,
             journals=self.journals,
             tokens=self.tokens,
-            has_spent_all=month_limit(self.records, self.journals, SpendingReader()).is_reached,
             secrets=lambda tenant: self.secrets.get(tenant, Revealed()),
             git=GitAccess(self.records, RepositoryPolicy(True, LOOPBACK), self.github),
         )
@@ -225,7 +223,7 @@ def processes_of(job: Work) -> list[int]:
 
 def shared_processes_in(folder: Path) -> list[int]:
     """The processes of batches and steps whose folders are in this one."""
-    return [pid for pid in _working_in(f"{folder}/shared-process-") if b"shared_process_main" in command_of(pid)]
+    return [pid for pid in _working_in(f"{folder}/shared-process-") if b"jobs.process_main" in command_of(pid)]
 
 
 def _working_in(path: str) -> list[int]:

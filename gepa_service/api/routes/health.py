@@ -52,4 +52,4 @@ def metrics(request: Request, service: Parts) -> Response:
     if not any(hmac.compare_digest(given, f"Bearer {each.derived(METRICS).hex()}".encode()) for each in masters):
         detail = "send the token that `evolverpc service secrets metrics-token` prints: Authorization: Bearer TOKEN"
         raise Problem(401, "unauthorized", "Not authenticated", detail, headers={"WWW-Authenticate": "Bearer"})
-    return Response(request.app.state.metrics.text(service), media_type=MEDIA_TYPE)
+    return Response(request.app.state.metrics.text(service.records), media_type=MEDIA_TYPE)

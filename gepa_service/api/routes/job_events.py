@@ -1,6 +1,7 @@
 """What happens in a job: its events, as a stream or in pages, its logs, its report and its certificate."""
 
 import asyncio
+import contextlib
 import functools
 import re
 import time
@@ -15,6 +16,7 @@ from pydantic import BaseModel, Field
 from gepa_client.certificate.certificate import Certificate
 from gepa_client.page.page_events import PageEvent
 from gepa_service.api.access import Parts, Reader
+from gepa_service.api.checked_keys import CHECK_S
 from gepa_service.api.documented import Responses, documented
 from gepa_service.api.job_streams import JobEvent, JobStreams, WatchedJob
 from gepa_service.api.pages import Paging, known, known_work, next_of
@@ -34,8 +36,6 @@ SENT_AT_ONCE = 64 << 10
 """Bytes of events in one write: what a slow client holds in memory here."""
 
 PAGE_BYTES = 1 << 20
-FIRST_WAIT_S = 5.0
-"""Seconds that a first page waits for the first events of the run."""
 
 LONGEST_EVENT_ID = 60
 REPORTS_AT_ONCE = 2
@@ -110,38 +110,30 @@ async def _events(request: Request, streams: JobStreams, job: Work, last: str | 
     stop = log.listen(woken)
     streams.open += 1
     try:
-        with streams.keys.of(request, woken) as key:
-            if is_reset:
-                yield b"event: reset\ndata: {}\n\n"
+        if is_reset:
+            yield b"event: reset\ndata: {}\n\n"
+        sent = time.monotonic()
+        while await streams.keys.accept(request):
+            woken.clear()
+            over = log.is_over
+            found, number = log.since(number, SENT_AT_ONCE)
+            if found:
+                yield b"".join(b"id: %s-%d\ndata: %s\n\n" % (epoch, at, data) for at, data in found)
+            elif over:
+                yield b"event: end\ndata: {}\n\n"
+                return
+            elif time.monotonic() - sent >= HEARTBEAT_S:
+                yield b": nothing new\n\n"
+            else:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(HEARTBEAT_S, CHECK_S)):
+                        await woken.wait()
+                continue
             sent = time.monotonic()
-            while key.is_valid:
-                woken.clear()
-                over = log.is_over
-                found, number = log.since(number, SENT_AT_ONCE)
-                if found:
-                    yield b"".join(b"id: %s-%d\ndata: %s\n\n" % (epoch, at, data) for at, data in found)
-                elif over:
-                    yield b"event: end\ndata: {}\n\n"
-                    return
-                elif await _woken(woken, sent + HEARTBEAT_S - time.monotonic()):
-                    continue
-                else:
-                    yield b": nothing new\n\n"
-                sent = time.monotonic()
-            yield b"event: revoked\ndata: {}\n\n"
+        yield b"event: revoked\ndata: {}\n\n"
     finally:
         streams.open -= 1
         stop()
-
-
-async def _woken(woken: asyncio.Event, seconds: float) -> bool:
-    """Wait for the event; return whether it came within the time."""
-    try:
-        async with asyncio.timeout(seconds):
-            await woken.wait()
-    except TimeoutError:
-        return False
-    return True
 
 
 def _begin(watched: WatchedJob, last: str | None) -> tuple[int, bool]:
@@ -162,8 +154,6 @@ async def events(
     """Return the events of a job in pages of about a megabyte."""
     job = await in_thread(known_work, caller.records, job_id, "optimize")
     watched = request.app.state.streams.get(job)
-    if job.attempts and not watched.log.last_of("position"):
-        await _first_events(watched)
     number, is_reset = _begin(watched, after)
     over = watched.log.is_over
     found, end = watched.log.since(number, PAGE_BYTES)
@@ -176,18 +166,6 @@ async def events(
         orjson.dumps(complete),
     )
     return Response(body, media_type="application/json")
-
-
-async def _first_events(watched: WatchedJob) -> None:
-    woken = asyncio.Event()
-    stop = watched.log.listen(woken)
-    until = time.monotonic() + FIRST_WAIT_S
-    try:
-        while not watched.log.is_over and not watched.log.last_of("position") and time.monotonic() < until:
-            woken.clear()
-            await _woken(woken, until - time.monotonic())
-    finally:
-        stop()
 
 
 @router.get("/job/{job_id}/logs", responses=documented(404))

@@ -4,10 +4,10 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
 from gepa_service.api.access import Parts, Reader
-from gepa_service.jobs.month_spending import month_id, month_of
+from gepa_service.jobs.month_spending import first_id_of, month_of, usage_of
 from gepa_service.jobs.tenant_quotas import quotas_of
-from gepa_service.model.tenant import Quotas, Usage
-from gepa_service.model.work import Work
+from gepa_service.model.tenant import Quotas
+from gepa_service.model.work import OPTIMIZATIONS, Work
 from gepa_service.records.record import now
 
 router = APIRouter(tags=["usage"])
@@ -35,15 +35,13 @@ class UsageView(BaseModel):
 def usage(request: Request, caller: Reader, service: Parts) -> UsageView:
     """Return what the tenant has used."""
     tenant, records, moment = caller.tenant, service.records, now()
-    with service.opened_journals() as journals:
-        spent = service.spending.of(records, journals, tenant)
-    counted = records.get(Usage, tenant, month_id(moment))
+    used = usage_of(records, tenant)
     return UsageView(
         month=month_of(moment),
-        jobs=spent.jobs,
-        usd=spent.usd,
-        unpriced=spent.unpriced,
-        requests=request.app.state.counts.of(tenant) + (0 if counted is None else counted.requests),
+        jobs=sum(1 for _ in records.every(Work, tenant, OPTIMIZATIONS, after=first_id_of(moment))),
+        usd=used.usd,
+        unpriced=used.unpriced,
+        requests=request.app.state.counts.of(tenant) + used.requests,
         jobs_queued=records.count(Work, tenant, {"status": "pending"}),
         jobs_running=records.count(Work, tenant, {"status": "running"}),
         quotas=quotas_of(records, tenant),

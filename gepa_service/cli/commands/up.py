@@ -34,7 +34,7 @@ from gepa_service.cli.arguments import (
     Port,
     sandbox_of,
 )
-from gepa_service.cli.data_folder import DataFolder, opened_folder, published_address
+from gepa_service.cli.data_folder import DataFolder, opened_folder
 from gepa_service.cli.dispatcher_parts import dispatch, place_of
 from gepa_service.cli.listening import listening_socket, url_of
 from gepa_service.cli.service_parts import ConfigurationError, opened_service, parse_issuers
@@ -148,7 +148,6 @@ def _run(
     configure_logs("service", logging.WARNING)
     with (
         signals_handled(signalled, signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
-        published_address(folder, url),
         served(service, sock, stop.set),
     ):
         dispatch(service, place, jobs, stop, engine, keep_days, lambda: _announce(service, folder, url, place, as_json))

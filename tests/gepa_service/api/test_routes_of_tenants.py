@@ -10,19 +10,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gepa_client.journal import open_store
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
 from gepa_service.api.request_log import JsonLines
-from gepa_service.jobs.month_spending import first_id_of
-from gepa_service.model.tenant import AuditEntry, Quotas
+from gepa_service.jobs.month_spending import first_id_of, month_id
+from gepa_service.model.tenant import AuditEntry, Quotas, Usage
 from gepa_service.model.work import Work
 from gepa_service.records.record import new_id, now
 from gepa_service.records.store import RecordStore
 from gepa_service.secrets.master_key import METRICS
 from gepa_service.secrets.reveal import reveal
-from tests.gepa_client.journal.sample_runs import ended as ended_attempt
-from tests.gepa_client.journal.sample_runs import run
 from tests.gepa_service.api.conftest import MASTER, URL, Client
 
 MEMBER = {"issuer": "https://issuer.example", "subject": "ann@example.org", "role": "viewer"}
@@ -171,10 +168,7 @@ async def test_usage_counts_this_months_jobs_their_cost_and_requests(
     before = job(status="completed").model_copy(update={"id": f"{first_id_of(now())[:-1]}"})  # sorts before the month
     for each in (running, ended, pending, foreign, before):
         records.insert(each)
-    with contextlib.closing(open_store(service.journals)) as store:
-        for each, cost in ((running, 0.25), (ended, 1.0), (foreign, 50.0), (before, 70.0)):
-            usage = {"cost_usd": cost}
-            store.create(run(each.id), [ended_attempt(0, usage=usage), ended_attempt(1, unpriced=1)])
+    records.insert(Usage(tenant="acme", id=month_id(now()), usd=1.25))
     before_requests = (await call("viewer", "GET", "/usage")).json()
     found = (await call("viewer", "GET", "/usage")).json()
     assert found["month"] == f"{now():%Y-%m}"
@@ -201,14 +195,12 @@ async def test_the_service_is_ready_only_while_its_databases_answer(call: Client
 async def test_figures_are_for_the_operator_alone_and_state_requests_work_its_queue_sandboxes_and_spending(
     call: Client, records: RecordStore, service: Service
 ) -> None:
-    spent = job(status="completed")
-    for each in (job(created=now() - timedelta(seconds=90)), job(status="running"), spent):
+    for each in (job(created=now() - timedelta(seconds=90)), job(status="running")):
         records.insert(each)
     records.insert(
         job(status="running", settings={"sandboxes": 3}).model_copy(update={"what": "step", "tenant": "beta"})
     )
-    with contextlib.closing(open_store(service.journals)) as store:
-        store.create(run(spent.id), [ended_attempt(0, usage={"cost_usd": 0.5})])
+    records.insert(Usage(tenant="acme", id=month_id(now()), usd=0.5))
     await call("owner", "DELETE", "/keys/absent")
     await call("owner", "GET", "/nothing/of/acme")
     await call.http.request("STRANGE", "/keys")

@@ -72,7 +72,7 @@ def test_the_first_start_prints_a_key_once_keeps_the_data_private_and_accepts_ke
         assert stat.S_IMODE(data.stat().st_mode) == 0o700
         assert stat.S_IMODE((data / "master.key").stat().st_mode) == 0o600
         message = refused(data)
-        assert f"a service runs in {data} already (process {service['pid']}, {url})" in message
+        assert f"a service runs in {data} already" in message
         arguments = ("keys", "create", "default", "--role", "viewer", "--database", str(data / "records.db"))
         _, key, _ = ran(*arguments, environment=environment())
         viewer = {"Authorization": f"Bearer {key.strip()}"}

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from gepa_service.api.routes import ROUTERS
 from gepa_service.api.routes.jobs import BudgetChange, OptimizeRequest
 from gepa_service.api.routes.keys import KeyRequest
 from gepa_service.api.routes.programs import PromoteRequest
 from gepa_service.api.routes.repositories import ConnectRequest
 from gepa_service.client import ServiceClient, ServiceProblem, ServiceUnreachable
+from gepa_service.client.operations import Operations
 from tests.docs import pages
 from tests.gepa_service import serving
 from tests.gepa_service.cli.test_up import up
@@ -89,9 +91,18 @@ def test_a_refusal_is_a_problem_with_its_status_and_kind(api: tuple[str, str]) -
         next(client.follow("job_1"))
 
 
-def test_an_absent_service_is_unreachable() -> None:
-    with ServiceClient("http://127.0.0.1:1", "key") as client, pytest.raises(ServiceUnreachable):
-        client.health()
+def test_an_absent_service_is_unreachable_and_an_argument_that_is_not_known_is_refused() -> None:
+    with ServiceClient("http://127.0.0.1:1", "key") as client:
+        with pytest.raises(ServiceUnreachable):
+            client.health()
+        with pytest.raises(TypeError, match="limits"):
+            client.jobs(limits=1)
+
+
+def test_each_route_for_programs_is_an_operation() -> None:
+    of_others = {"sign_in", "session", "sign_out", "sign_in_ways", "metrics", "callback", "webhook", "stream"}
+    known = {each.name for router in ROUTERS for each in router.routes if each.include_in_schema}
+    assert known - of_others <= {getattr(each, "__name__", "") for each in vars(Operations).values()}
 
 
 def test_a_stream_that_is_cut_continues_after_the_last_event_that_came() -> None:

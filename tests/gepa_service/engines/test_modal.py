@@ -81,23 +81,21 @@ def test_a_call_that_does_not_stop_is_cancelled_and_one_that_is_not_known_has_en
     )
     work = Work(tenant="acme", id="job_1", repo_url="/r", created_by="k", attempts=1)
     unknown = [work.model_copy(update={"id": f"job_{call}", "call": call}) for call in (None, "fc-unknown")]
-    with ModalEngine(lambda work: (work.id,), at_once=1) as engine:
+    with ModalEngine(lambda work: (work.id,)) as engine:
         work = work.model_copy(update={"call": engine.start(work)})
-        assert engine.capacity() == [("rollouts", "step")]
-    with ModalEngine(lambda work: (work.id,), at_once=1) as engine:
+    with ModalEngine(lambda work: (work.id,)) as engine:
         assert engine.ended([work, *unknown]) == unknown
-        assert engine.capacity() == [("rollouts", "step")]
         engine.stop(work)
         assert engine.ended([]) == []
         until(lambda: cloud.control.calls[str(work.call)].process.poll() is not None)
-    with ModalEngine(lambda work: (work.id,), at_once=1) as engine:
+    with ModalEngine(lambda work: (work.id,)) as engine:
         assert engine.ended([work]) == [work]
 
 
 def test_an_app_that_is_not_deployed_is_refused_with_what_to_do(cloud: Cloud) -> None:
     del cloud.control.functions[FUNCTION]
-    with pytest.raises(EngineRefused, match="modal deploy"), ModalEngine(lambda work: (work.id,), at_once=1):
+    with pytest.raises(EngineRefused, match="modal deploy"), ModalEngine(lambda work: (work.id,)):
         raise AssertionError("it was opened")
     work = Work(tenant="acme", id="job_1", repo_url="/r", created_by="k", attempts=1)
     with pytest.raises(EngineUnavailable, match="no function"):
-        ModalEngine(lambda work: (work.id,), at_once=1).start(work)
+        ModalEngine(lambda work: (work.id,)).start(work)

@@ -121,7 +121,7 @@ def unable_to_end(_stop: threading.Event) -> None:
 
 def test_an_attempt_that_has_ended_runs_no_longer_though_the_cluster_cannot_be_asked(cluster: RayCluster) -> None:
     work = Work(tenant="acme", id=new_id("job"), repo_url="/r", created_by="k", attempts=1)
-    with RayEngine(cluster.address, unable_to_end, lambda _: (), at_once=1) as engine:
+    with RayEngine(cluster.address, unable_to_end, lambda _: ()) as engine:
 
         def answered(call: Callable[[], object]) -> object:
             with suppress(EngineUnavailable):  # a busy machine answers late; each call may be repeated
@@ -195,7 +195,7 @@ def test_a_cluster_of_another_version_is_refused_with_both(
     """The caller takes itself for another version of Ray."""
     (tmp_path / "sitecustomize.py").write_text("import ray\n\nray.__version__ = '2.61.7'\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    refused = RayEngine(cluster.address, run_on_node, lambda work: (work.id,), at_once=1)
+    refused = RayEngine(cluster.address, run_on_node, lambda work: (work.id,))
     with pytest.raises(EngineRefused, match="Version mismatch") as raised, refused:
         raise AssertionError("it was opened")
     assert all(version in str(raised.value) for version in ("2.61.7", version_of("ray")))

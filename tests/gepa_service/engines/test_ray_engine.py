@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason=
 
 
 def engine() -> RayEngine:
-    return RayEngine(f"ray://127.0.0.1:{free_port()}", run_on_node, lambda work: (work.id,), at_once=1)
+    return RayEngine(f"ray://127.0.0.1:{free_port()}", run_on_node, lambda work: (work.id,))
 
 
 def test_a_cluster_that_asks_for_no_token_is_refused_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +31,7 @@ def test_a_cluster_that_asks_for_no_token_is_refused_with_what_to_type(monkeypat
 def test_secrets_are_given_to_no_other_machine_by_plain_http(service: Platform) -> None:
     place = replace(service.place(), api="http://gepa.example.org:8000")
     with pytest.raises(EngineRefused, match="plain http"):
-        engine_of("ray://127.0.0.1:1", service.parts(), place, SharedProcesses(place.folder, keep_warm=False), 1)
+        engine_of("ray://127.0.0.1:1", service.parts(), place, SharedProcesses(place.folder, keep_warm=False))
 
 
 def test_a_cluster_that_is_away_is_reported_within_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

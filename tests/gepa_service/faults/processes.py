@@ -18,7 +18,7 @@ from tests.gepa_service.platform import MASTER, processes_of
 from tests.support.processes import command_of
 
 ROOT = Path(__file__).parents[3]
-PROCESSES = {"job process": b"gepa_service.jobs.optimization_main", "driver": b"gepa_client.run.driver_main"}
+PROCESSES = {"job process": b"gepa_service.jobs.process_main", "driver": b"gepa_client.run.driver_main"}
 """What of a job can be killed, and what is in its command."""
 
 DISPATCHERS = 2

@@ -10,11 +10,10 @@ from gepa_service.jobs import kept_run
 from gepa_service.jobs.attempt_messages import Report
 from gepa_service.jobs.attempt_records import MOST_SETBACKS, AttemptRecords
 from gepa_service.jobs.kept_run import TRIES_OF_CODE
-from gepa_service.jobs.month_spending import month_of
 from gepa_service.jobs.work_order import Ended
 from gepa_service.model.program_version import Program
 from gepa_service.model.work import Work
-from gepa_service.records.record import new_id, now
+from gepa_service.records.record import new_id
 from gepa_service.records.store import RecordStore, RecordsUnavailable
 from tests.gepa_client.journal.sample_runs import run
 from tests.gepa_service.platform import Platform
@@ -26,7 +25,6 @@ def attempted(service: Platform, process: Callable[[AttemptRecords, str], Ended]
         "status": "running",
         "attempts": 2,
         "setbacks": setbacks,
-        "month": "2020-01",
     }
     job = Work(tenant="acme", id=new_id("job"), repo_url=str(service.folder), created_by="k", **given)
     service.records.insert(job)
@@ -68,16 +66,6 @@ def test_a_job_whose_attempts_ended_too_often_fails_without_a_further_process(se
 
     job = attempted(service, process, MOST_SETBACKS + 1)
     assert (job.status, "its attempts ended" in (job.reason or "")) == ("failed", True)
-
-
-def test_what_a_job_cost_before_a_month_is_noted_as_it_continues_in_that_month(service: Platform) -> None:
-    def process(attempt: AttemptRecords, run_id: str) -> Ended:
-        service.journals.update(run_id, {"counters": {"spent_usd": 2.5}})
-        attempt.report(Report(progress=True))
-        return Ended(status="paused")
-
-    job = attempted(service, process)
-    assert (job.month, job.usd_before_month) == (month_of(now()), 1.5)
 
 
 @pytest.mark.parametrize(("setbacks", "status"), [(0, "pending"), (TRIES_OF_CODE, "completed")])

@@ -10,7 +10,7 @@ import pytest
 
 from gepa_service.engines.engine import EngineUnavailable
 from gepa_service.engines.local import LocalEngine
-from gepa_service.jobs import control, kept_results
+from gepa_service.jobs import control, month_spending
 from gepa_service.jobs.attempt import Attempt
 from gepa_service.jobs.attempt_messages import Report
 from gepa_service.jobs.attempt_records import AttemptRecords
@@ -21,7 +21,7 @@ from gepa_service.jobs.shared_processes import SharedProcesses
 from gepa_service.jobs.work_order import Ended, Spent
 from gepa_service.model.program_version import Program
 from gepa_service.model.tenant import Usage
-from gepa_service.model.work import LANES, ProgramWork, What, Work
+from gepa_service.model.work import ProgramWork, Work
 from gepa_service.records.record import new_id
 from gepa_service.records.store import RecordStore, RecordsUnavailable
 from tests.gepa_service.conftest import Clock
@@ -47,9 +47,6 @@ class Engine:
 
     def ended(self, running: Sequence[Work]) -> list[Work]:
         return [work for work in running if (work.id, work.attempts) not in self.known]
-
-    def capacity(self) -> list[Sequence[What]]:
-        return list(LANES)
 
 
 def submit(records: RecordStore, tenant: str = "acme") -> Work:
@@ -236,13 +233,11 @@ def test_attempts_of_the_local_engine_hand_back_at_its_end_and_end_if_they_fail(
         handed_back.append(work.id)
 
     one, two = submit(records), submit(records, "fails")
-    with LocalEngine(run, at_once=2) as engine:
+    with LocalEngine(run) as engine:
         engine.start(one)
         engine.start(two)
         until(lambda: engine.ended([one, two]) == [two])
-        assert ("optimize",) in engine.capacity()
         engine.start(submit(records))
-        assert ("optimize",) not in engine.capacity()
     assert one.id in handed_back
     assert len(handed_back) == 2
 
@@ -292,15 +287,15 @@ def test_what_a_month_could_not_be_given_is_added_by_the_next_report(
     service.records.insert(batch.model_copy(update={"status": "running", "attempts": 1}))
     attempt = AttemptRecords(service.parts(), "acme", batch.id, 1)
     spent = Report(message=Spent(usd=0.5, unpriced=1))
-    add = kept_results.add_usage
-    monkeypatch.setattr(kept_results, "add_usage", raising(RecordsUnavailable("away")))
+    add = month_spending.add_usage
+    monkeypatch.setattr(month_spending, "add_usage", raising(RecordsUnavailable("away")))
     with pytest.raises(RecordsUnavailable):
         attempt.report(spent)
-    monkeypatch.setattr(kept_results, "add_usage", add)
+    monkeypatch.setattr(month_spending, "add_usage", add)
     for _ in range(2):
         attempt.report(spent)
     [month] = service.records.page(Usage, "acme")
-    assert (month.work_usd, month.work_unpriced, service.get(batch).cost_usd) == (0.5, 1, 0.5)
+    assert (month.usd, month.unpriced, service.get(batch).cost_usd) == (0.5, 1, 0.5)
 
 
 def raising(error: Exception) -> Callable[..., None]:

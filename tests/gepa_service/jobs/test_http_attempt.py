@@ -96,7 +96,7 @@ def test_what_is_delivered_again_is_neither_stored_nor_counted_again(
     assert (ended.status, ended.done, ended.cost_usd) == ("completed", 2, 0.75)
     month = service.records.get(Usage, "acme", month_id(now()))
     assert month is not None
-    assert (month.work_usd, month.work_unpriced) == (0.75, 1)
+    assert (month.usd, month.unpriced) == (0.75, 1)
     assert [each.index for each in service.records.page(TaskResult, "acme")] == [0, 1]
     chunks = service.records.page(LogChunk, "acme", {"job_id": work.id})
     assert [line.text for chunk in chunks for line in chunk.lines] == ["one", "completed"]

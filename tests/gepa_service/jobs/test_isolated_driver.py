@@ -150,7 +150,7 @@ def test_the_process_outside_follows_no_link_that_a_hostile_optimizer_planted(
         for _ in range(2):  # the second one finds what the first one left
             with place_for(order, NoSandboxes(settings)) as place:  # type: ignore[arg-type]
                 ended = optimization._driven(order, store, run, place)
-            assert (ended.status, ended.artifacts) == ("completed", {})
+            assert (ended.status, ended.program_json) == ("completed", None)
     assert (private / "master.key").read_text() == "the key"
     assert [path.name for path in private.rglob("*")] == ["folder", "master.key", "of_another.json"]
     assert (folder / "results" / "run.log").read_text().count("a line of the driver") == 2

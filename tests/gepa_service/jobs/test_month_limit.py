@@ -1,34 +1,56 @@
-"""Jobs that run at the same time stop once the tenant's money of the month is spent, and continue with more."""
+"""What work costs is added to the month of its tenant, once."""
 
-import contextlib
-from datetime import UTC, datetime
-
-from gepa_client.journal.store import open_store
-from gepa_service.jobs.month_spending import SpendingReader, first_id_of, month_id, month_of
+from gepa_service.jobs import control
+from gepa_service.jobs.attempt_messages import Report
+from gepa_service.jobs.attempt_records import AttemptRecords
+from gepa_service.jobs.month_spending import usage_of
+from gepa_service.jobs.work_order import Ended
 from gepa_service.model.tenant import Usage
 from gepa_service.model.work import Work
-from gepa_service.records.record import new_id, now
+from gepa_service.operation.deletion import delete_work
 from tests.gepa_client.journal.sample_runs import ended as ended_attempt
-from tests.gepa_client.journal.sample_runs import run, sent
+from tests.gepa_client.journal.sample_runs import sent
 from tests.gepa_service.platform import Platform
 
 
-def test_what_an_older_job_costs_this_month_counts_and_what_it_cost_before_does_not(
+def spent(service: Platform) -> tuple[float, int]:
+    found = usage_of(service.records, "acme")
+    return found.usd, found.unpriced
+
+
+def test_what_a_job_costs_is_counted_as_it_runs_once_over_all_attempts_and_stays_if_it_is_deleted(
     service: Platform,
 ) -> None:
-    ids = [f"{first_id_of(datetime(2020, 1, 1, tzinfo=UTC))}{at:020d}" for at in range(3)]
-    months = (None, "2020-01", month_of(now()))
-    for id_, month in zip(ids, months, strict=True):
-        job = Work(tenant="acme", id=id_, repo_url="r", created_by="k", month=month, usd_before_month=0.25)
-        service.records.insert(job)
-    service.records.insert(Work(tenant="acme", id=new_id("job"), repo_url="r", created_by="k", month=months[2]))
-    with contextlib.closing(open_store(service.journals_url)) as store:
-        for id_ in ids:
-            store.create(run(id_), [ended_attempt(0, usage={"cost_usd": 1.0})])
-        assert store.claim(ids[2], store.run(ids[2]).claim, "driver", "driver")
-    service.records.insert(Usage(tenant="acme", id=month_id(now()), work_usd=0.5, work_unpriced=2))
-    reader = SpendingReader()
-    found = reader.of(service.records, service.journals, "acme")
-    assert (found.jobs, found.usd, found.unpriced) == (1, 0.75 + 0.5, 2)
-    service.journals.write(ids[2], "driver", [sent(1), ended_attempt(1, usage={"cost_usd": 2.0})])
-    assert reader.of(service.records, service.journals, "acme").usd == 2.75 + 0.5, "it has not ended"
+    job = service.begun("acme")
+    first = AttemptRecords(service.parts(), "acme", job.id, 1)
+    assert first.begin() is not None
+    assert service.journals.claim(job.id, service.journals.run(job.id).claim, "driver", "driver")
+    service.journals.write(job.id, "driver", [sent(0), ended_attempt(0, usage={"cost_usd": 1.0})])
+    for _ in range(2):
+        first.report(Report(progress=True))
+    assert spent(service) == (1.0, 0)
+    service.records.remove(Usage, "acme")  # the next month has begun
+    service.journals.write(job.id, "driver", [sent(1), ended_attempt(1, usage={"cost_usd": 0.5}), sent(2)])
+    service.journals.write(job.id, "driver", [ended_attempt(2, unpriced=1)])
+    service.records.replace(service.get(job).model_copy(update={"attempts": 2}))  # the first has died
+    second = AttemptRecords(service.parts(), "acme", job.id, 2)
+    assert second.begin() is not None
+    assert spent(service)[0] == 0.5
+    second.report(Report(message=Ended(status="failed", failure={"kind": "run", "message": "m"})))
+    ended = service.get(job)
+    assert (ended.status, ended.cost_usd, spent(service)[0]) == ("failed", 1.5, 0.5)
+    delete_work(service.records, service.journals, ended)
+    assert spent(service)[0] == 0.5
+
+
+def test_what_a_job_costs_until_its_process_has_ended_is_counted_after_it_was_cancelled(service: Platform) -> None:
+    job = service.begun("acme")
+    attempt = AttemptRecords(service.parts(), "acme", job.id, 1)
+    assert attempt.begin() is not None
+    assert service.journals.claim(job.id, service.journals.run(job.id).claim, "driver", "driver")
+    service.journals.write(job.id, "driver", [sent(0), ended_attempt(0, usage={"cost_usd": 1.0})])
+    control.cancel(service.of("acme"), service.journals, service.get(job), "key:ann")
+    assert attempt.report(Report()).is_over
+    found = service.records.get(Work, "acme", job.id)
+    assert found is not None
+    assert (found.status, found.cost_usd, spent(service)[0]) == ("cancelled", 1.0, 1.0)

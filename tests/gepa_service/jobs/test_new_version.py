@@ -34,11 +34,11 @@ def test_the_patch_of_a_version_makes_its_code_from_the_commit_that_its_job_bega
         store = stack.enter_context(closing(open_store(str(tmp_path / "journals.db"))))
         access = GitAccess(records, RepositoryPolicy(allow_local=True), None)
         job = Work(tenant="acme", id=code.run_id, repo_url=user, created_by="key:test")
-        first = program_of(store, records, job, {})
+        first = program_of(store, records, job, None)
         earlier = first.model_copy(update={"id": "program_earlier", "commit": None, "base_commit": None})
         records.insert(earlier)
         records.insert(Delivery(tenant="acme", id=earlier.id, branch="b", commit=code.seed, actor="key:test"))
-        made = program_of(store, records, job, {})
+        made = program_of(store, records, job, None)
         assert made.commit is not None
         bundles = code_history(store, job.id, store.candidates(job.id)).bundles(made.commit)
         program = with_code(made, bundles, lambda folder, commit: access.fetch(job, folder, commit))
@@ -66,7 +66,7 @@ def test_the_scores_of_a_version_a_job_and_a_listed_run_are_of_the_same_rows_as_
         store.create(compared, made.rows())
         kept = store.run(run.id)
         job = Work(tenant="acme", id=run.id, repo_url="/code", created_by="key:test")
-        version, progress, [listed] = program_of(store, records, job, {}), progress_of(store, kept), runs(store).runs
+        version, progress, [listed] = program_of(store, records, job, None), progress_of(store, kept), runs(store).runs
     assert (version.seed_score, version.score) == (0.52, 0.61)
     assert (progress.seed_score, progress.best_score) == (0.52, 0.61)
     assert (listed.seed_score, listed.best_score) == (0.52, 0.61)

@@ -207,7 +207,7 @@ def test_calls_of_a_program_are_paid_by_its_own_work_whenever_they_come(
         assert done(service, third)[1]
         assert service.get(third).cost_usd == pytest.approx(CALL_USD)
     [usage] = service.records.every(Usage, "acme")
-    assert usage.work_usd == pytest.approx(len(calls) * CALL_USD, abs=2.5 * CALL_USD)
+    assert usage.usd == pytest.approx(len(calls) * CALL_USD, abs=2.5 * CALL_USD)
 
 
 @pytest.mark.long

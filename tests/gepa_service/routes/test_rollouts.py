@@ -16,10 +16,9 @@ import pytest
 from gepa_client.journal.store import open_store
 from gepa_service.api.app_state import Service
 from gepa_service.auth.job_tokens import JobTokens
-from gepa_service.jobs import month_spending
 from gepa_service.jobs.attempt import Place
 from gepa_service.jobs.git_access import GitAccess
-from gepa_service.jobs.month_spending import NOTHING_LEFT, month_limit
+from gepa_service.jobs.month_spending import NOTHING_LEFT
 from gepa_service.jobs.parts import AttemptParts, Revealed
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import TaskResult, Work
@@ -78,7 +77,6 @@ def dispatcher(service: Service, tmp_path: Path) -> Iterator[None]:
             journals=journals,
             tokens=JobTokens(service.records, [MASTER]),
             git=GitAccess(service.records, service.repositories, None),
-            has_spent_all=month_limit(service.records, journals, service.spending).is_reached,
             secrets=secrets,
         )
         place = Place("http://127.0.0.1:9", tmp_path / "works", tmp_path / "cache", "process")
@@ -161,9 +159,7 @@ async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait
     service: Service,
     tmp_path: Path,
     dispatcher: None,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(month_spending, "KNOWN_S", 0.1)
     service.records.insert(Tenant(tenant=TENANTS, id="acme", name="Acme", quotas=Quotas(usd_per_month=3 * CALL_USD)))
     commit(tmp_path / "calling", {"program.py": CALLING, "gepa.toml": 'program = "program.py"\n'})
     keys, released = list[str | None](), threading.Event()
