@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from protocol import METHODS
 from protocol.errors import CallCancelled, ProgramFailed, RpcError
 from rpc_server.program import example_results
+from rpc_server.program.child_process import Exit
 from rpc_server.program.process_output import BoundedLog, report_output
 from rpc_server.program.program import ResultDict
 from rpc_server.program.stdio import LenientMessage, OversizedMessage, UnreadableMessage, find_non_finite
@@ -18,20 +19,22 @@ from rpc_server.worker.model_usage import sum_usage
 class Attempt:
     """A request that was sent to a process, and how it ended.
 
-    `limit_s`: seconds from the moment it is sent. `call_id`: by which it is cancelled. `alone`: its process runs
-    nothing else, not even what is left of an earlier one. `log`: what it wrote. `late`: it is past its limit. `timer`:
-    until then, or until its process is ended. `message`: the response; without one `failure` is the status, the type
-    and the message of what happened. `discarded`: responses to earlier attempts.
+    `limit_s`: seconds from the moment it is sent. `call_id`: by which it is cancelled. `log`: what it wrote.
+    `is_overdue`: it is past its limit. `timer`: until then, or until its process is ended. `message`: the response;
+    without one `exit` is the end of the process, and `failure` the status, the type and the message of what happened.
+    `is_late`: it or an example of it was, by the clock or by its own statement. `discarded`: responses to earlier
+    attempts.
     """
 
-    def __init__(self, limit_s: float | None, call_id: str, discarded: list[dict[str, Any]], *, alone: bool) -> None:
+    def __init__(self, limit_s: float | None, call_id: str, discarded: list[dict[str, Any]]) -> None:
         self.limit_s = limit_s
         self.call_id = call_id
-        self.alone = alone
         self.discarded = discarded
-        self.late = False
+        self.is_overdue = False
+        self.is_late = False
         self.timer: asyncio.TimerHandle | None = None
         self.message: dict[str, Any] = {}
+        self.exit: Exit | None = None
         self.failure: tuple[str, str, str] | None = None
         self.log = BoundedLog()
         self._time = asyncio.get_running_loop().time
@@ -42,8 +45,8 @@ class Attempt:
         """Seconds since it was sent."""
         return round(self._time() - self._sent, 6)
 
-    def answered(self, message: dict[str, Any], *, cancels: bool) -> bool:
-        """Take the response; return whether it is late, by its own statement or by the clock.
+    def answered(self, message: dict[str, Any], *, cancels: bool) -> None:
+        """Take the response.
 
         The program's own clock decides if the response states it: a server without processor time reads late what was
         answered in time, and what was late before its own timer. `cancels`: a late request was cancelled, so that only
@@ -53,18 +56,19 @@ class Attempt:
         given = [one if isinstance(one, dict) else {} for one in _results(message) or ()]
         statuses = [one.get("status") for one in given]
         own_s = sum(stated for one in given if isinstance(stated := one.get("seconds"), int | float))
-        was_cancelled = self.late and cancels and any(status not in ("ok", "rollout") for status in statuses)
+        was_cancelled = self.is_overdue and cancels and any(status not in ("ok", "rollout") for status in statuses)
         if not was_cancelled and own_s and self.limit_s is not None:
-            self.late = min(own_s, self.seconds) > self.limit_s
-        return self.late or "timeout" in statuses
+            self.is_overdue = min(own_s, self.seconds) > self.limit_s
+        self.is_late = self.is_overdue or "timeout" in statuses
 
-    def timed_out(self, why: str = "") -> None:
-        """Take the time-out of what ran alone; `why` the process did not answer, if that is known."""
-        self.failure = "timeout", "timeout", f"{example_results.timed_out(self.limit_s)}{why and f': {why}'}"
-
-    def died(self, how: str, why: str) -> None:
-        """Take the death of the process in which it ran alone."""
-        self.failure = "program_error", "process_died", f"the program's process {how}{why and f': {why}'}"
+    def ended(self, how: Exit, why: str) -> None:
+        """Take the end of its process. `why` it was not answered, if that is known."""
+        self.exit = how
+        self.is_late = self.is_overdue
+        status, kind, message = "program_error", "process_died", f"the program's process {how}"
+        if self.is_late:
+            status, kind, message = "timeout", "timeout", example_results.timed_out(self.limit_s)
+        self.failure = status, kind, f"{message}{why and f': {why}'}"
 
 
 def results_of_examples(attempt: Attempt, size: int, *, stage: str, most_bytes: int) -> list[ResultDict]:
@@ -97,7 +101,7 @@ def _results_of_attempt(attempt: Attempt, size: int, stage: str, most_bytes: int
 
     if attempt.failure is not None:
         return failed(*attempt.failure)
-    if attempt.late and not _are_no_scores(given):
+    if attempt.is_overdue and not _are_no_scores(given):
         attempt.discarded.append(message)
         written = "".join(example_results.written_by(one) for one in given or () if isinstance(one, dict))
         return failed("timeout", "timeout", example_results.timed_out(attempt.limit_s), written)
@@ -132,10 +136,10 @@ def result_of_method(attempt: Attempt, method: str) -> dict[str, Any]:
     message, log = attempt.message, attempt.log.text()
     report_output(log, method)
     result = message.get("result")
-    if attempt.late and attempt.failure is None:
-        attempt.timed_out()
     if attempt.failure is not None:
         problem = attempt.failure[2]
+    elif attempt.is_overdue:
+        problem = example_results.timed_out(attempt.limit_s)
     elif "error" in message:
         error = _error(message["error"])
         if isinstance(error, ProgramFailed):
