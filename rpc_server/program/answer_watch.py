@@ -74,10 +74,11 @@ class AnswerWatch:
         return "" if self._answers else f"{sent} nothing {waited}: does the program read stdin and flush each line?"
 
     def _instead(self) -> str:
-        if not self._lines.unfinished:
+        begun = self._lines.begun
+        if not begun:
             return self._stray
-        begun = f"{counted(self._lines.unfinished, 'byte')} without a newline at the end ({_shown(self._lines.begun)})"
-        return f"{begun}: end each message with one, and flush it"
+        unended = f"{counted(len(begun), 'byte')} without a newline at the end ({_shown(bytes(begun))})"
+        return f"{unended}: end each message with one, and flush it"
 
     def _look(self, answers: int) -> None:
         """Report why nothing was answered since there were so many answers; look again while requests are open."""
@@ -85,7 +86,7 @@ class AnswerWatch:
         if self._ended or not self._due:
             return
         early = self._lines.fed_at + SILENCE_S - self._loop.time()
-        if self._lines.unfinished and early > 0:  # it may still write the rest of the line
+        if self._lines.begun and early > 0:  # it may still write the rest of the line
             self._waits = True
             self._loop.call_later(early, self._look, answers)
             return

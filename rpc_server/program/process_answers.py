@@ -11,7 +11,7 @@ from rpc_server.program import example_results
 from rpc_server.program.child_process import Exit
 from rpc_server.program.process_output import BoundedLog, report_output
 from rpc_server.program.program import ResultDict
-from rpc_server.program.stdio import LenientMessage, OversizedMessage, UnreadableMessage, find_non_finite
+from rpc_server.program.stdio import UnreadableMessage
 from rpc_server.rpc.params import error_message, error_path
 from rpc_server.worker.model_usage import sum_usage
 
@@ -71,15 +71,15 @@ class Attempt:
         self.failure = status, kind, f"{message}{why and f': {why}'}"
 
 
-def results_of_examples(attempt: Attempt, size: int, *, stage: str, most_bytes: int) -> list[ResultDict]:
+def results_of_examples(attempt: Attempt, size: int, *, stage: str) -> list[ResultDict]:
     """Return the result of each of the request's `size` examples, or the failure that its end stands for.
 
-    `most_bytes`: of one result, for messages. The usage of earlier attempts is added to that of this one.
+    The usage of earlier attempts is added to that of this one.
 
     Raises:
         RpcError: the call fails as a whole.
     """
-    results = _results_of_attempt(attempt, size, stage, most_bytes)
+    results = _results_of_attempt(attempt, size, stage)
     for message in attempt.discarded:
         given = _results(message)
         if given is not None and len(given) == size:
@@ -92,7 +92,7 @@ def _with_usage_of(result: ResultDict, earlier: Any) -> ResultDict:
     return {**result, "usage": sum_usage(spent, example_results.usage_of(result))} if spent else result
 
 
-def _results_of_attempt(attempt: Attempt, size: int, stage: str, most_bytes: int) -> list[ResultDict]:
+def _results_of_attempt(attempt: Attempt, size: int, stage: str) -> list[ResultDict]:
     message, log = attempt.message, attempt.log.text
     given = _results(message)
 
@@ -116,15 +116,11 @@ def _results_of_attempt(attempt: Attempt, size: int, stage: str, most_bytes: int
         raise ProgramFailed(error.message, stage=stage, program_error=error.to_wire(), log_tail=log())
     if isinstance(message, UnreadableMessage):
         return failed("program_error", "invalid_result", f"the answer {message.problem}")
-    if isinstance(message, OversizedMessage):
-        if size > 1:  # its size does not show which of them is too large
-            raise example_results.answer_too_large(message.size, message.limit, size)
-        return failed("program_error", example_results.TOO_LARGE, example_results.too_large(message.size, most_bytes))
     if given is None or len(given) != size:
         described = "no list of results" if given is None else f"{len(given)} results"
         return failed("program_error", "invalid_result", f"{described} for {size} examples")
-    lenient, seconds = isinstance(message, LenientMessage), attempt.seconds / size
-    return [example_results.checked(one, seconds, log, lenient=lenient) for one in given]
+    seconds = attempt.seconds / size
+    return [example_results.checked(one, seconds, log) for one in given]
 
 
 def result_of_method(attempt: Attempt, method: str) -> dict[str, Any]:
@@ -148,12 +144,8 @@ def result_of_method(attempt: Attempt, method: str) -> dict[str, Any]:
         raise error
     elif isinstance(message, UnreadableMessage):
         problem = f"the answer {message.problem}"
-    elif isinstance(message, OversizedMessage):
-        problem = f"answer of {message.size} bytes, more than {message.limit} accepted"
     elif not isinstance(result, dict):
         problem = "the program answered no object"
-    elif isinstance(message, LenientMessage) and (not_finite := find_non_finite(result, "result")) is not None:
-        problem = not_finite
     elif (fault := _fault(result, method)) is not None:
         problem = f"the answer does not fit the contract: {fault}"
     else:

@@ -123,8 +123,6 @@ class Pool:
         size = len(each["batch"])
         if not size:
             return
-        most_bytes = self.limits.max_result_bytes
-        assert most_bytes is not None, "`limits.combined_limits` sets it"  # noqa: S101
         limit_s = self.limits.example_timeout_s
         if timeout_s is not None:
             limit_s = min(timeout_s, limit_s or timeout_s)
@@ -136,7 +134,7 @@ class Pool:
         async def run(start: int) -> None:
             own = {name: values[start : start + at_once] for name, values in each.items()}
             attempt = await self._run(turns, method, {**shared, **own}, piece_limit_s)
-            results = results_of_examples(attempt, at_once, stage=method, most_bytes=most_bytes)
+            results = results_of_examples(attempt, at_once, stage=method)
             for position, result in enumerate(results, start):
                 on_result(position, result)
 
