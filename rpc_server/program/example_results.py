@@ -102,5 +102,5 @@ def _problem(given: Any) -> str | None:
     try:
         ExampleResult.model_validate(given)
     except ValidationError as error:
-        return first_error(error)
+        return first_error(error, given)
     return None

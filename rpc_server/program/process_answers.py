@@ -12,7 +12,7 @@ from rpc_server.program.child_process import Exit
 from rpc_server.program.process_output import BoundedLog, report_output
 from rpc_server.program.program import ResultDict
 from rpc_server.program.stdio import UnreadableMessage
-from rpc_server.rpc.params import error_message, error_path
+from rpc_server.rpc.params import first_error
 from rpc_server.worker.model_usage import sum_usage
 
 
@@ -160,8 +160,7 @@ def _fault(result: dict[str, Any], method: str) -> str | None:
         if model is not None:
             model.model_validate(result)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        return f"{error_path(first['loc'], result)}: {error_message(first)}"
+        return first_error(error, result)
     return None
 
 

@@ -109,10 +109,11 @@ def _read(message: dict[str, Any]) -> DiscoverResult:
         raise _refusal(message["error"])
     if isinstance(message, UnreadableMessage):
         raise ProgramFailed(f"its answer to discover {message.problem}", stage="discover")
+    given = filled_discovery(message.get("result"), _LIMITS)
     try:
-        discovery = DiscoverResult.model_validate(filled_discovery(message.get("result"), _LIMITS))
+        discovery = DiscoverResult.model_validate(given)
     except ValidationError as error:
-        reason = f"{first_error(error)}; the least is {_LEAST}"
+        reason = f"{first_error(error, given)}; the least is {_LEAST}"
         raise ProgramFailed(f"its answer to discover: {reason}", stage="discover") from None
     if CURRENT_VERSION not in discovery.protocol_versions:
         known = ", ".join(discovery.protocol_versions)

@@ -1,7 +1,6 @@
 """What a program writes: lines of bounded length, JSON-RPC messages among them."""
 
 import re
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,19 +12,14 @@ LOG_TAIL_BYTES = 8 * 1024
 
 
 class LineSplitter:
-    """Splits chunks into lines, of each of which it keeps the first `limit` bytes.
-
-    `begun`: of the line that has no end yet. `fed_at`: when it got the last chunk, as `time.monotonic` counts.
-    """
+    """Splits chunks into lines, of each of which it keeps the first `limit` bytes; `begun`: of the unended one."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.begun = bytearray()
-        self.fed_at = 0.0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Yield the lines that end in this chunk, without newlines and empty lines."""
-        self.fed_at = time.monotonic()
         *ended, rest = chunk.split(b"\n")
         for part in ended:
             self._add(part)
