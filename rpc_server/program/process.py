@@ -53,7 +53,7 @@ class ProgramProcess(ChildProcess):
 
     def give_up(self) -> None:
         """Wait for no answer any more: the server ends the process."""
-        self._answer_all(Exit(None, given_up=True))
+        self._answer_all(Exit(None))
 
     def log_tail(self) -> str:
         """Return the last that it wrote."""

@@ -16,8 +16,6 @@ from rpc_server.program.process import ProgramProcess
 from rpc_server.program.stdio import UnreadableMessage
 from rpc_server.rpc.params import first_error
 
-_DISCOVER_TRIES = 3
-
 _LIMITS = {"max_batch_size": MAX_SAFE_INTEGER, "max_request_bytes": MAX_SAFE_INTEGER}
 """Those of a program that states none: the server has limits of its own."""
 
@@ -62,12 +60,8 @@ async def start_process(launcher: Launcher, timeout_s: float) -> Worker:
     process: ProgramProcess | None = None
     try:
         async with asyncio.timeout(timeout_s):
-            for _ in range(_DISCOVER_TRIES):
-                process = await launcher.launch()
-                message = await _ask_discover(process)
-                if message is not None:
-                    return Worker(process, _read(message))
-        raise ProgramFailed("the process it is forked from keeps ending", stage="start")
+            process = await launcher.launch()
+            return Worker(process, _read(await _ask_discover(process)))
     except TimeoutError:
         why = "" if process is None else process.unanswered()
         late = StartTimedOut(f"the program did not start within {timeout_s:g} s{why and f': {why}'}", stage="start")
@@ -93,13 +87,10 @@ async def _ended(error: ProgramFailed, process: ProgramProcess | None) -> Progra
     return error
 
 
-async def _ask_discover(process: ProgramProcess) -> dict[str, Any] | None:
-    """Return the response; None if the process ended through no fault of its own, so that a retry may succeed."""
+async def _ask_discover(process: ProgramProcess) -> dict[str, Any]:
     answer = await process.ask("discover", {}).answer
     if not isinstance(answer, Exit):
         return answer
-    if answer.parent_died:
-        return None
     why = process.unanswered()
     raise ProgramFailed(f"the program's process {answer} before it answered{why and f': {why}'}", stage="start")
 
