@@ -228,7 +228,7 @@ class HttpHandlers:
         """Handle any other path."""
         return _error_response(404, InvalidRequest(reason="the path must be /rpc"))
 
-    async def _body(self, request: web.Request) -> bytes | bytearray:
+    async def _body(self, request: web.Request) -> bytearray:
         """Read the body within the limit, checked by its declared length and as it arrives."""
         allowed = self._service.limits.max_request_bytes
         declared = request.content_length
@@ -238,12 +238,6 @@ class HttpHandlers:
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             # Not part of the response, whose headers are yet to come.
             request.writer.output_size = 0
-        if request.content.is_eof():
-            # The usual small body arrives with its headers.
-            body = request.content.read_nowait()
-            if len(body) > allowed:
-                raise LimitExceeded(limit="max_request_bytes", allowed=allowed)
-            return body
         # One growing buffer: joining pieces would need the memory of a large body twice.
         growing = bytearray()
         loop = asyncio.get_running_loop()

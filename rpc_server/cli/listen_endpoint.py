@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import shutil
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -152,18 +151,9 @@ def token_for(settings: Settings, environment: MutableMapping[str, str]) -> Iter
             f"host {settings.host} can be reached by others: give a token by `token_file` or {TOKEN_VARIABLE}"
         )
     else:
-        with _private_folder() as folder:
-            path = folder / "token"
+        with tempfile.TemporaryDirectory(prefix="gepa-server-", ignore_cleanup_errors=True) as folder:
+            path = Path(folder, "token")
             yield Token(_make(path), given=False, file=path)
-
-
-@contextmanager
-def _private_folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="gepa-server-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make(path: Path) -> str:
@@ -189,17 +179,11 @@ def _make(path: Path) -> str:
 def _excluded(path: Path) -> Path | None:
     try:
         return exclude_from_git(path)
-    except OSError as error:
+    except (OSError, GitError) as error:
         path.unlink(missing_ok=True)  # a next start would find it, and take it for the user's own
         raise SettingsError(
-            f"`token_file` {path} is in a git repository and would be committed: {error.filename} cannot be written "
-            f"({error.strerror}): name a file outside of the repository"
-        ) from None
-    except GitError as error:
-        path.unlink(missing_ok=True)
-        raise SettingsError(
-            f"`token_file` {path} is in a git repository and would be committed ({error}): remove that line, or name "
-            "a file outside of the repository"
+            f"`token_file` {path} is in a git repository and would be committed ({error}): correct that, or name a "
+            "file outside of the repository"
         ) from None
 
 

@@ -6,7 +6,7 @@ import os
 import shlex
 import signal
 import socket
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,7 +55,17 @@ async def serve(
     SIGTERM drains, SIGINT ends promptly, a second SIGINT ends at once. `rows` replace `settings.datasets`; without
     either, the program's own rows are served. `inherited`: a listening socket.
     """
-    signals = _Signals()
+    loop, serving, status = asyncio.get_running_loop(), asyncio.current_task(), 0
+    assert serving is not None, "this runs in a task"  # noqa: S101
+
+    def interrupted() -> None:
+        nonlocal status
+        status = INTERRUPTED
+        loop.add_signal_handler(signal.SIGINT, os._exit, INTERRUPTED)  # program processes end when their input closes
+        serving.cancel()
+
+    loop.add_signal_handler(signal.SIGINT, interrupted)
+    loop.add_signal_handler(signal.SIGTERM, serving.cancel)
     try:
         with token_for(settings, os.environ) as token, bound(settings, inherited) as sock:
             if token.excluded_by is not None:
@@ -68,27 +78,24 @@ async def serve(
                 if rows is not None
                 else {split: read_rows(settings.root / path) for split, path in settings.datasets.items()}
             )
-            stop_events = (signals.interrupt, signals.terminate)
-            opened = await _run_until(_open(settings, announce, token), *stop_events)
-            if opened is None:
-                return signals.status
-            program, _ = opened
+            program, mutations = await _open(settings, announce, token)
             try:
                 check_carried(given, program)
-                held = given or await _run_until(_rows_of(program, announce), *stop_events)
-                if held is not None:
-                    untyped = untyped_splits(settings.datasets) if rows is None else ()
-                    datasets = Datasets(held, share_rows=settings.share_rows, untyped=untyped)
-                    await _answer_requests(opened, settings, datasets, token, sock, signals, announce)
+                held = given or await _rows_of(program, announce)
+                untyped = untyped_splits(settings.datasets) if rows is None else ()
+                datasets = Datasets(held, share_rows=settings.share_rows, untyped=untyped)
+                await _answer_requests(program, mutations, settings, datasets, token, sock, announce)
             finally:
                 await program.close()
+    except asyncio.CancelledError:
+        return status
     except (SettingsError, RowFileError) as error:
         announce.failed(str(error))
         return CANNOT_START
     except ProgramFailed as error:
         announce.program_failed(error)
         return CANNOT_START
-    return signals.status
+    return 0
 
 
 async def _rows_of(program: Program, announce: Announcer) -> Mapping[str, Sequence[Row]]:
@@ -211,15 +218,14 @@ async def _open_in(jails: JailFactory | None, settings: Settings, announce: Anno
 
 
 async def _answer_requests(
-    opened: _Opened,
+    program: Program,
+    mutations: "CodeMutations | None",
     settings: Settings,
     datasets: Datasets,
     token: Token,
     sock: socket.socket,
-    signals: "_Signals",
     announce: Announcer,
 ) -> None:
-    program, mutations = opened
     app = create_app(program, settings, token=token.value, datasets=datasets, mutations=mutations)
     service = app[SERVICE]
     if settings.is_a == "program" and program.info.components and "scoring" not in program.capabilities:
@@ -227,6 +233,8 @@ async def _answer_requests(
             "warning: the program has no `score(example, output)`: write this function, or name a server "
             "that scores by `evolverpc optimize --score-with URL`"
         )
+    terminated = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
     async with listening(app, sock):
         announce.ready(
             settings,
@@ -236,47 +244,9 @@ async def _answer_requests(
             instance_id=service.instance_id,
             splits=datasets.infos.keys(),
         )
-        await _run_until(signals.terminate.wait(), signals.interrupt)
-        if not signals.interrupt.is_set():
-            announce.draining()
-            await _run_until(service.drain(), signals.interrupt)
-
-
-class _Signals:
-    """SIGTERM and SIGINT as events; a second SIGINT ends the process immediately."""
-
-    def __init__(self) -> None:
-        self.terminate = asyncio.Event()
-        self.interrupt = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self.terminate.set)
-        loop.add_signal_handler(signal.SIGINT, self._on_interrupt)
-
-    @property
-    def status(self) -> int:
-        """The exit status."""
-        return INTERRUPTED if self.interrupt.is_set() else 0
-
-    def _on_interrupt(self) -> None:
-        if self.interrupt.is_set():
-            # Program processes end by themselves when their input closes.
-            os._exit(INTERRUPTED)
-        self.interrupt.set()
-
-
-async def _run_until(work: Coroutine[Any, Any, Any], *stop_events: asyncio.Event) -> Any:
-    """Return the result of `work`, or None if an event came first and `work` was cancelled."""
-    task = asyncio.ensure_future(work)
-    waits = [asyncio.ensure_future(stop.wait()) for stop in stop_events]
-    try:
-        await asyncio.wait({task, *waits}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        return None
-    finally:
-        for pending in (task, *waits):
-            pending.cancel()
-        await asyncio.wait({task, *waits})
+        await terminated.wait()
+        announce.draining()
+        await service.drain()
 
 
 def start(config: Path | None, flags: Mapping[str, Any], *, json_lines: bool, conformance: bool) -> int:

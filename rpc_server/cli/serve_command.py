@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -71,23 +70,11 @@ class _ServerCommand(settings_command(SETTINGS)):  # type: ignore[misc]  # a cla
         if len(rest) == 1 and rest[0].endswith(".py") and ctx.params["program"] is None:
             ctx.params["program"] = rest[0]
         elif rest:
-            raise SettingsError(f"{rest[0]} belongs to no flag{_how_to_serve(rest)}")
+            raise SettingsError(
+                f"{rest[0]} belongs to no flag: `evolverpc serve FILE` serves a Python file, and a TypeScript or "
+                f"JavaScript file if it comes first; `evolverpc serve {_COMMAND} COMMAND` serves any other program"
+            )
         return []
-
-
-def _how_to_serve(rest: Sequence[str]) -> str:
-    """Return the end of the message about an argument that belongs to no flag: the command that serves it."""
-    file = Path(rest[0])
-    if rest[0].endswith(".py"):
-        return f"; to serve it: `evolverpc serve {shlex.quote(rest[0])}`, without further arguments that are no flags"
-    if re.search(r"\.[mc]?[jt]s$", rest[0]):  # which is known before the flags are read
-        return f"; to serve it, give it first: `evolverpc serve {shlex.quote(rest[0])}`, then its flags"
-    if file.is_file():
-        path = f"./{file}" if file.parent == Path() else rest[0]
-        return f"; to serve it: `evolverpc serve {_COMMAND} {shlex.join([path, *rest[1:]])}`"
-    if shutil.which(rest[0]) is None:
-        return ", and there is no file or command of this name"
-    return f"; to serve it: `evolverpc serve {_COMMAND} {shlex.join(rest)}`"
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -5,8 +5,10 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import orjson
 
@@ -17,95 +19,60 @@ from rpc_server.rpc import wire
 
 _RETRY_AFTER_S = 1.0
 
-
-class AdmissionController:
-    """Bounds the examples of running jobs: those that may run and wait at once.
-
-    `jobs`: those that were admitted and have not ended. `changed`: one has ended, or a result was collected.
-    """
-
-    def __init__(self, *, max_running: int, max_waiting: int) -> None:
-        self._room = max_running + max_waiting
-        self.jobs: set[CallJob] = set()
-        self.draining = False
-        self.changed = asyncio.Event()
-
-    def admit(self, job: CallJob) -> None:
-        """Admit a job; `release` must follow its end.
-
-        One larger than all the room is admitted when nothing else runs, as it could never start otherwise.
-
-        Raises:
-            Overloaded: there is no room, or the server is shutting down.
-        """
-        if self.draining:
-            raise Overloaded("shutting down", retry_after_s=_RETRY_AFTER_S)
-        examples = sum(each.left for each in self.jobs)
-        if examples and examples + job.left > self._room:
-            raise Overloaded(retry_after_s=_RETRY_AFTER_S)
-        self.jobs.add(job)
-
-    def release(self, job: CallJob) -> None:
-        """Free the room of a job that has ended."""
-        self.jobs.discard(job)
-        self.changed.set()
-
-
-logger = logging.getLogger(__name__)
-
 _ENTRY_BYTES = 1024
 """Approximate bytes of a kept result beyond its content, so that many small ones are bounded too."""
 
-
-class _Running(NamedTuple):
-    """The parts of a call that exist until it ends."""
-
-    job: CallJob
-    task: asyncio.Task[JsonValue]
+logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
 class _RecordedCall:
-    """One call. `running` is None exactly if `answer` or `error`, as sent on the wire, is set.
+    """One call. `task` is None exactly if `outcome` is set: the answer as sent on the wire, or the error.
 
     Params and results as objects are not kept after the end: they are many times the counted size.
     """
 
-    call_id: str
+    job: CallJob | None
+    task: asyncio.Task[JsonValue] | None
     request: bytes
-    running: _Running | None
     watchers: int = 0
     abandon_timer: asyncio.TimerHandle | None = None
-    answer: bytes | None = None
-    error: dict[str, Any] | None = None
+    outcome: bytes | RpcError | None = None
     size: int = 0
     requested_at: float = 0.0
     collected: bool = False
 
 
 class CallLedger:
-    """Every call that this instance knows by its `call_id`.
+    """Every call that runs, and those that this instance knows by their `call_id`.
 
-    A running call survives its connection; it is cancelled after `abandon_after_s` without a request. Its result is
+    A call with an id survives its connection; it is cancelled after `abandon_after_s` without a request. Its result is
     kept for `keep_answers_s` after the last request, and evicted earlier, least recently requested first, while all
     results exceed `max_answer_bytes`; the newest always stays, or a client would repeat its work forever.
     """
 
     def __init__(
-        self, controller: AdmissionController, *, abandon_after_s: float, keep_answers_s: float, max_answer_bytes: int
+        self, *, most_examples: int, abandon_after_s: float, keep_answers_s: float, max_answer_bytes: int
     ) -> None:
-        self._controller = controller
+        """`most_examples`: those of running calls that may run and wait at once."""
+        self._most_examples = most_examples
         self._abandon_after_s = abandon_after_s
         self._keep_answers_s = keep_answers_s
         self._max_answer_bytes = max_answer_bytes
+        self._jobs: set[CallJob] = set()
         self._running: dict[str, _RecordedCall] = {}
         self._finished: OrderedDict[str, _RecordedCall] = OrderedDict()
         self._bytes = 0
+        self._changed = asyncio.Event()
+        self.draining = False
 
-    @property
-    def uncollected(self) -> bool:
-        """Whether some finished result was not returned yet."""
-        return any(not call.collected for call in self._finished.values())
+    async def run(self, job: CallJob) -> JsonValue:
+        """Run a call without an id; raises as `submit`."""
+        self._admit(job)
+        try:
+            return await job.run()
+        finally:
+            self._release(job)
 
     async def submit(
         self, call_id: str, request: bytes, start: Callable[[], CallJob], wait_s: float | None
@@ -116,6 +83,7 @@ class CallLedger:
 
         Raises:
             CallIdConflict: the id belongs to another request.
+            Overloaded: there is no room, or the server is shutting down.
             RpcError: the call's own error.
         """
         call = self._find(call_id)
@@ -123,34 +91,56 @@ class CallLedger:
             call = self._start(call_id, request, start())
         elif call.request != request:
             raise CallIdConflict(call_id=call_id)
-        return await self._watch(call, wait_s)
+        return await self._watch(call_id, call, wait_s)
 
     async def get(self, call_id: str, wait_s: float, *, partial: bool) -> JsonValue:
         """Return the result of a known call, else `pending`, if `partial` with its finished results.
 
         Raises `CallNotFound` or as `submit`.
         """
-        return await self._watch(self._known(call_id), wait_s, partial=partial)
+        return await self._watch(call_id, self._known(call_id), wait_s, partial=partial)
 
     async def cancel(self, call_id: str) -> Literal["cancelled", "finished"]:
         """Cancel a call; return when it has ended. Raises `CallNotFound`."""
         call = self._known(call_id)
-        task = None if call.running is None else call.running.task
+        task = call.task
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
         # The client that cancels will not fetch the result, so that draining need not wait for it.
         call.collected = True
-        self._controller.changed.set()
+        self._changed.set()
         return "cancelled" if task is not None and task.cancelled() else "finished"
+
+    async def drain(self, timeout_s: float) -> None:
+        """Refuse new calls; return when nothing runs and every result was collected, or after this time."""
+        self.draining = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self._jobs or any(not call.collected for call in self._finished.values()):
+                    self._changed.clear()
+                    await self._changed.wait()
 
     async def close(self) -> None:
         """Cancel what is running."""
-        tasks = [call.running.task for call in self._running.values() if call.running is not None]
+        tasks = [call.task for call in self._running.values() if call.task is not None]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    def _admit(self, job: CallJob) -> None:
+        if self.draining:
+            raise Overloaded("shutting down", retry_after_s=_RETRY_AFTER_S)
+        examples = sum(each.left for each in self._jobs)
+        # One larger than all the room is admitted when nothing else runs, as it could never start otherwise.
+        if examples and examples + job.left > self._most_examples:
+            raise Overloaded(retry_after_s=_RETRY_AFTER_S)
+        self._jobs.add(job)
+
+    def _release(self, job: CallJob) -> None:
+        self._jobs.discard(job)
+        self._changed.set()
 
     def _known(self, call_id: str) -> _RecordedCall:
         call = self._find(call_id)
@@ -168,81 +158,76 @@ class CallLedger:
         return call
 
     def _start(self, call_id: str, request: bytes, job: CallJob) -> _RecordedCall:
-        self._controller.admit(job)
+        self._admit(job)
         task = asyncio.create_task(job.run())
-        call = self._running[call_id] = _RecordedCall(call_id, request, _Running(job, task))
+        call = self._running[call_id] = _RecordedCall(job, task, request)
         # The first callback, so that later ones find the call finished.
-        task.add_done_callback(lambda task: self._finish(call, job, task))
+        task.add_done_callback(lambda task: self._finish(call_id, call, job, task))
         return call
 
-    async def _watch(self, call: _RecordedCall, wait_s: float | None, *, partial: bool = False) -> JsonValue:
+    async def _watch(
+        self, call_id: str, call: _RecordedCall, wait_s: float | None, *, partial: bool = False
+    ) -> JsonValue:
         call.watchers += 1
         if call.abandon_timer is not None:
             call.abandon_timer.cancel()
             call.abandon_timer = None
         try:
-            if call.running is not None:
-                await asyncio.wait({call.running.task}, timeout=wait_s)
+            if call.task is not None:
+                await asyncio.wait({call.task}, timeout=wait_s)
         finally:
             call.watchers -= 1
-            if not call.watchers and call.running is not None:
+            if not call.watchers and call.task is not None:
                 loop = asyncio.get_running_loop()
-                call.abandon_timer = loop.call_later(self._abandon_after_s, call.running.task.cancel)
-        if call.running is not None:
-            job = call.running.job
-            pending = PendingCall(call_id=call.call_id, progress=job.progress).model_dump(exclude_none=True)
-            results = job.finished_results if partial else None
+                call.abandon_timer = loop.call_later(self._abandon_after_s, call.task.cancel)
+        if call.job is not None:
+            pending = PendingCall(call_id=call_id, progress=call.job.progress).model_dump(exclude_none=True)
+            results = call.job.finished_results if partial else None
             return {"pending": pending if results is None else {**pending, "results": results}}
         call.collected = True
-        self._controller.changed.set()
-        if call.error is not None:
-            raise RpcError.from_wire(call.error)
-        return orjson.Fragment(call.answer or b"null")
+        self._changed.set()
+        if isinstance(call.outcome, RpcError):
+            raise copy(call.outcome)
+        return orjson.Fragment(call.outcome or b"null")
 
-    def _finish(self, call: _RecordedCall, job: CallJob, task: asyncio.Task[JsonValue]) -> None:
-        del self._running[call.call_id]
+    def _finish(self, call_id: str, call: _RecordedCall, job: CallJob, task: asyncio.Task[JsonValue]) -> None:
+        del self._running[call_id]
         if call.abandon_timer is not None:
             call.abandon_timer.cancel()
-        outcome = _outcome(call.call_id, job, task)
-        if isinstance(outcome, RpcError):
-            call.error, written = _serialized(outcome)
-        else:
-            call.answer = written = outcome
-        call.size = len(written) + _ENTRY_BYTES
-        call.running = None
+        call.outcome, size = _outcome(call_id, job, task)
+        call.size = size + _ENTRY_BYTES
+        call.job = call.task = None
         # A refused call is not kept: a repeated request starts it.
-        if not isinstance(outcome, Overloaded):
+        if not isinstance(call.outcome, Overloaded):
             call.requested_at = time.monotonic()
-            self._finished[call.call_id] = call
+            self._finished[call_id] = call
             self._bytes += call.size
             self._evict()
         # Last, so that draining finds the result.
-        self._controller.release(job)
+        self._release(job)
 
     def _evict(self) -> None:
         oldest_kept = time.monotonic() - self._keep_answers_s
         while self._finished:
-            call = next(iter(self._finished.values()))
+            call_id, call = next(iter(self._finished.items()))
             too_many = self._bytes > self._max_answer_bytes and len(self._finished) > 1
             if call.requested_at >= oldest_kept and not too_many:
                 return
-            del self._finished[call.call_id]
+            del self._finished[call_id]
             self._bytes -= call.size
 
 
-def _outcome(call_id: str, job: CallJob, task: asyncio.Task[JsonValue]) -> bytes | RpcError:
+def _outcome(call_id: str, job: CallJob, task: asyncio.Task[JsonValue]) -> tuple[bytes | RpcError, int]:
+    """Return the answer or the error of a call that has ended, and its bytes."""
     try:
-        return wire.write_to_keep(job.cancelled_result() if task.cancelled() else task.result())
+        answer = wire.write_to_keep(job.cancelled_result() if task.cancelled() else task.result())
+        return answer, len(answer)
     except RpcError as error:
-        return error
+        outcome = error.with_traceback(None)
     except Exception:
         logger.exception("unexpected error in the call %r", call_id)
-        return InternalError()
-
-
-def _serialized(error: RpcError) -> tuple[dict[str, Any], bytes]:
-    """Return the error for the wire and its JSON; another error if the program's is nested too deep."""
+        outcome = InternalError()
     try:
-        return error.to_wire(), wire.write(error.to_wire())
+        return outcome, len(wire.write(outcome.to_wire()))
     except LimitExceeded as deep:
-        return deep.to_wire(), wire.write(deep.to_wire())
+        return deep.with_traceback(None), 0

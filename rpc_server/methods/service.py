@@ -6,7 +6,6 @@ import binascii
 import hashlib
 import uuid
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
@@ -44,7 +43,7 @@ from protocol import (
 from protocol.code import added_to, commit_of
 from protocol.errors import LimitExceeded, UnknownCandidate
 from protocol.methods import CONTRACT_FILE, RpcDiscoverParams
-from rpc_server.methods.call_ledger import AdmissionController, CallLedger
+from rpc_server.methods.call_ledger import CallLedger
 from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.methods.jobs import CallJob, EvaluateJob, MutationJob, ProgramCallJob, ScoreJob
 from rpc_server.methods.trace_store import TraceStore
@@ -93,9 +92,8 @@ class Service:
         self._commits = cast("WorktreeProgram", program) if settings.has_trees else None
         self._mutations = mutations
         self._components = program.info.seed_candidate.keys()
-        self._controller = AdmissionController(max_running=self.limits.max_concurrency, max_waiting=settings.max_queue)
         self._calls = CallLedger(
-            self._controller,
+            most_examples=self.limits.max_concurrency + settings.max_queue,
             abandon_after_s=settings.abandon_after_s,
             keep_answers_s=settings.keep_answers_s,
             max_answer_bytes=settings.max_answer_bytes,
@@ -117,16 +115,11 @@ class Service:
     @property
     def ready(self) -> bool:
         """True while new work is accepted."""
-        return self._program.ready and not self._controller.draining
+        return self._program.ready and not self._calls.draining
 
     async def drain(self) -> None:
         """Refuse new work; return when nothing runs and every result was collected, or after `drain_s`."""
-        self._controller.draining = True
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._drain_s):
-                while self._controller.jobs or self._calls.uncollected:
-                    self._controller.changed.clear()
-                    await self._controller.changed.wait()
+        await self._calls.drain(self._drain_s)
 
     async def close(self) -> None:
         """Cancel calls that no connection holds."""
@@ -212,12 +205,7 @@ class Service:
             request = read_params(model, params)
             meta = request.meta
             if meta is None or meta.call_id is None:
-                job = prepare(request, params)
-                self._controller.admit(job)
-                try:
-                    return await job.run()
-                finally:
-                    self._controller.release(job)
+                return await self._calls.run(prepare(request, params))
             return await self._calls.submit(
                 meta.call_id, _digest(method, params), lambda: prepare(request, params), meta.wait_s
             )

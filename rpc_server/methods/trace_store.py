@@ -23,7 +23,7 @@ class TraceStore:
     def __init__(self, *, instance_id: str, max_bytes: int) -> None:
         self._prefix = f"{instance_id}/t"
         self._max_bytes = max_bytes
-        self._groups: OrderedDict[str, _TraceGroup] = OrderedDict()
+        self._groups: OrderedDict[str, dict[str, bytes]] = OrderedDict()
         self._group_of: dict[str, str] = {}
         self._bytes = 0
         self._made = 0
@@ -56,19 +56,16 @@ class TraceStore:
         except LimitExceeded:
             return None
         size = len(text) + _ENTRY_BYTES
-        kept = self._groups.get(group)
-        if (kept.bytes if kept is not None else 0) + size > self._max_bytes:
-            return None
-        if kept is None:
-            kept = self._groups[group] = _TraceGroup()
+        kept = self._groups.setdefault(group, {})
         # Most recently used, so that others are evicted below.
         self._groups.move_to_end(group)
+        if _size(kept) + size > self._max_bytes:
+            return None
         while self._bytes + size > self._max_bytes:
             self._evict_oldest()
         self._made += 1
         ref = f"{self._prefix}{self._made}"
-        kept.members[ref] = text
-        kept.bytes += size
+        kept[ref] = text
         self._group_of[ref] = group
         self._bytes += size
         return ref
@@ -84,7 +81,7 @@ class TraceStore:
             raise TrajectoryExpired(refs=lost)
         for ref in refs:
             self._groups.move_to_end(self._group_of[ref])
-        return [self._groups[self._group_of[ref]].members[ref] for ref in refs]
+        return [self._groups[self._group_of[ref]][ref] for ref in refs]
 
     def incoming(self, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Replace refs by trajectories; raises `TrajectoryExpired` as `traces`."""
@@ -102,14 +99,11 @@ class TraceStore:
 
     def _evict_oldest(self) -> None:
         _, group = self._groups.popitem(last=False)
-        self._bytes -= group.bytes
-        for ref in group.members:
+        self._bytes -= _size(group)
+        for ref in group:
             del self._group_of[ref]
 
 
-class _TraceGroup:
-    """The trajectories of one minibatch, as JSON text by ref."""
-
-    def __init__(self) -> None:
-        self.members: dict[str, bytes] = {}
-        self.bytes = 0
+def _size(group: dict[str, bytes]) -> int:
+    """Return the bytes of a minibatch's trajectories, each as JSON by its ref."""
+    return sum(len(text) + _ENTRY_BYTES for text in group.values())

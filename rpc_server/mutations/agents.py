@@ -150,7 +150,7 @@ class CommandAgent:
         def on_output(data: bytes) -> None:
             log.add(data)
             output.add(data)
-            for line in _ended_in(data, lines)[-_MAX_PROGRESS_AT_ONCE:]:  # more would be unreadable
+            for line in [*lines.feed(data)][-_MAX_PROGRESS_AT_ONCE:]:  # more would be unreadable
                 if shown := _shown(line.decode("utf-8", "replace")):
                     on_progress(shown)
 
@@ -215,7 +215,7 @@ class _Session:
         self.stated = _SessionEvent()
 
     def take(self, data: bytes) -> None:
-        for line in _ended_in(data, self._lines):
+        for line in self._lines.feed(data):
             try:
                 event = _SessionEvent.model_validate_json(line)
             except ValidationError:
@@ -249,10 +249,6 @@ async def _run_in_task(
         )
     except OSError as error:
         raise AgentFailed(f"{command[0]} cannot be started in {task.folder}: {error.strerror}") from error
-
-
-def _ended_in(data: bytes, lines: LineSplitter) -> list[bytes]:
-    return [line if isinstance(line, bytes) else line.head for line in lines.feed(data)]
 
 
 def _failure_reason(outcome: CommandOutcome, name: str, timeout_s: float) -> str | None:

@@ -14,9 +14,6 @@ SILENCE_S = 3.0
 _MOST_SHOWN = 120
 """Characters of what was written instead."""
 
-_MOST_NAMED = 5
-"""Ids of requests that a message names."""
-
 
 class AnswerWatch:
     """What a process wrote in place of the answers to its open requests, `due` by their numbers.
@@ -32,17 +29,16 @@ class AnswerWatch:
         self._due = due
         self._report = report
         self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
         self._answers = 0
         self._stray = ""
-        self._waits = False
         self._status: int | None = None
         self._ended = False
 
     def sent(self) -> None:
         """Note that a request was sent."""
-        if self._report is not None and not self._waits:
-            self._waits = True
-            self._loop.call_later(SILENCE_S, self._look, self._answers)
+        if self._report is not None and self._timer is None:
+            self._timer = self._loop.call_later(SILENCE_S, self._look, self._answers)
 
     def answered(self) -> None:
         """Note that a request was answered."""
@@ -66,28 +62,21 @@ class AnswerWatch:
         if self._report is None or not self._due:
             return ""
         oldest = next(iter(self._due.values()))
-        sent, waited = f"sent {oldest.method}; received", f"for {round(self._loop.time() - oldest.sent, 1):g} s"
-        if instead := self._instead():
+        instead, sent = self._stray, f"sent {oldest.method}; received"
+        if begun := bytes(self._lines.begun):
+            instead = f"{counted(len(begun), 'byte')} without a newline at the end ({_shown(begun)})"
+            instead = f"{instead}: end each message with one, and flush it"
+        if instead:
             return f"{sent} {'' if self._ended else 'no answer, but '}{instead}"
         if self._ended:
             return "it must read requests until its input ends" if self._status == 0 else ""
+        waited = f"for {round(self._loop.time() - oldest.sent, 1):g} s"
         return "" if self._answers else f"{sent} nothing {waited}: does the program read stdin and flush each line?"
-
-    def _instead(self) -> str:
-        if not self._lines.unfinished:
-            return self._stray
-        begun = f"{counted(self._lines.unfinished, 'byte')} without a newline at the end ({_shown(self._lines.begun)})"
-        return f"{begun}: end each message with one, and flush it"
 
     def _look(self, answers: int) -> None:
         """Report why nothing was answered since there were so many answers; look again while requests are open."""
-        self._waits = False
+        self._timer = None
         if self._ended or not self._due:
-            return
-        early = self._lines.fed_at + SILENCE_S - self._loop.time()
-        if self._lines.unfinished and early > 0:  # it may still write the rest of the line
-            self._waits = True
-            self._loop.call_later(early, self._look, answers)
             return
         explanation = self.explain() if answers == self._answers else ""
         if self._report is not None and explanation:
@@ -101,8 +90,7 @@ class AnswerWatch:
             return f"{what}: write one message a line; log text belongs on stderr"
         if "method" in message:
             return f"a request ({shown}): answer with `id` and `result` instead of repeating what is read"
-        due = " or ".join(map(str, [*self._due][:_MOST_NAMED]))
-        return f"a message whose id is that of no open request ({shown}): repeat the number that the request has, {due}"
+        return f"a message whose id is that of no open request ({shown}): repeat the number that the request has"
 
 
 def _shown(line: bytes) -> str:

@@ -15,14 +15,13 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Exit:
-    """How a process ended: exit status, or minus the signal that killed it; None if unknown.
+    """How a process ended: exit status, or minus the signal that killed it; None if unknown, or if the server ends it.
 
-    `parent_died`: it ended because the process it was forked from did; `given_up`: the server ends it.
+    `parent_died`: it ended because the process it was forked from did.
     """
 
     status: int | None
     parent_died: bool = False
-    given_up: bool = False
     message: str = ""
 
     def __str__(self) -> str:

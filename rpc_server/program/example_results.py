@@ -1,6 +1,5 @@
 """Results of examples: the program's, checked against the contract, and those that report its failures."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,6 @@ from protocol.base import MAX_RESULT_NESTING, is_nested_deeper
 from protocol.errors import LimitExceeded
 from protocol.over_stdio import filled_result
 from rpc_server.program.program import ResultDict
-from rpc_server.program.stdio import find_non_finite
 from rpc_server.rpc import wire
 from rpc_server.rpc.params import first_error
 
@@ -24,19 +22,17 @@ TOO_LARGE = "output_too_large"
 _ALWAYS = frozenset({"status", "score", "output", "seconds"})
 _KEPT_WHERE_TOO_LARGE = ("trajectory_ref", "usage", "metric_calls", "hosts")
 _FAILED = frozenset({"program_error", "timeout", "infra_error"})
-_MAX_SHOWN = 100
 
 
-def checked(given: Any, seconds: float, log: Callable[[], str], *, lenient: bool) -> ResultDict:
+def checked(given: Any, seconds: float, log: Callable[[], str]) -> ResultDict:
     """Return a program's result without absent fields; `invalid_result` if it breaks the contract.
 
-    `seconds`: how long it ran by the server's clock, for a program that does not state it. `lenient`: the message was
-    not strict JSON, so that numbers in it may be NaN. `log`: what the process wrote meanwhile; it becomes the result's
-    `log`, or that of its error, unless the program gives one itself.
+    `seconds`: how long it ran by the server's clock, for a program that does not state it. `log`: what the
+    process wrote meanwhile; it becomes the result's `log`, or that of its error, unless the program gives one itself.
     """
     if isinstance(given, dict):
         given = filled_result(given, seconds)
-    problem = _problem(given, lenient=lenient)
+    problem = _problem(given)
     if problem is not None:
         return failure("program_error", "invalid_result", problem, seconds, log())
     result = {name: value for name, value in given.items() if value is not None or name in _ALWAYS}
@@ -99,45 +95,12 @@ def usage_of(given: Any) -> UsageDict:
     return usage.model_dump(exclude_none=True)
 
 
-def _problem(given: Any, *, lenient: bool) -> str | None:
+def _problem(given: Any) -> str | None:
     """Describe what is wrong with a result; None if nothing is."""
-    if not isinstance(given, dict):
-        return f"the result is {_named(given)}, not an object"
     if is_nested_deeper(given, MAX_RESULT_NESTING):
         return f"the result is nested more than {MAX_RESULT_NESTING} levels deep"
-    if given.get("status") == "ok":
-        problem = _score_problem(given)
-        if problem is not None:
-            return problem
-    if lenient:
-        problem = find_non_finite(given, "result")
-        if problem is not None:
-            return problem.removeprefix("result.")
     try:
         ExampleResult.model_validate(given)
     except ValidationError as error:
-        return first_error(error)
+        return first_error(error, given)
     return None
-
-
-def _score_problem(given: dict[str, Any]) -> str | None:
-    score = given.get("score")
-    if score is None:
-        return "score is missing"
-    if not isinstance(score, int | float):
-        return f"score is {_named(score)}, not a number"
-    try:
-        finite = math.isfinite(score)
-    except OverflowError:  # an integer beyond every float
-        finite = False
-    if not finite:
-        return f"score is {'NaN' if score != score else 'infinite'}"
-    return None
-
-
-def _named(value: Any) -> str:
-    if isinstance(value, str):
-        return f"a string ({value[:_MAX_SHOWN]!r})"
-    if value is None:
-        return "null"
-    return {bool: "a boolean", int: "a number", float: "a number", list: "an array", dict: "an object"}[type(value)]

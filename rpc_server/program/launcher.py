@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import shutil
-import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -133,8 +132,7 @@ class CommandLauncher:
 
 _BOOTSTRAP = WORKER_FOLDER / "bootstrap.py"
 _GRACE_S = 0.5
-_MAX_HELLO_BYTES = 2**24
-_MAX_MESSAGE_BYTES = 2**16
+_MAX_MESSAGE_BYTES = 2**24
 """Bytes of one message of the warm process: it runs user code, which must not fill the server's memory."""
 
 
@@ -146,7 +144,7 @@ class PythonLauncher:
 
     def __init__(
         self,
-        interpreter: Interpreter,
+        interpreter: Path,
         config: dict[str, Any],
         *,
         root: Path,
@@ -169,13 +167,13 @@ class PythonLauncher:
     async def launch(self) -> ProgramProcess:
         """Fork the warm process, or start a process."""
         if not self.forks:
-            return (await self._start())[0]
+            return (await self._start()).process
         async with self._starting:
-            if self._zygote is None or not self._zygote.alive:
-                process, control = await self._start()
+            if self._zygote is None or not self._zygote.process.alive:
+                started = await self._start()
                 if not self.forks:
-                    return process
-                self._zygote = _ZygoteClient(process, control, jailed=self._jail is not None)
+                    return started.process
+                self._zygote = started
         return self._zygote.fork()
 
     async def close(self) -> None:
@@ -183,12 +181,12 @@ class PythonLauncher:
         if self._zygote is not None:
             await self._zygote.close()
 
-    async def _start(self) -> tuple[ProgramProcess, socket.socket]:
-        """Return a process that has imported the program, and its control socket."""
-        path = self._interpreter.path
+    async def _start(self) -> "_ZygoteClient":
+        """Start a process that has imported the program."""
+        path = self._interpreter
         if self._jail is not None and not os.access(path, os.X_OK):  # the jail would hide why it cannot start
             reason = os.strerror(errno.EACCES if path.exists() else errno.ENOENT)
-            raise self._failed(f"cannot start {path}: {reason}", "start", "")
+            raise ProgramFailed(f"cannot start {path}: {reason}", stage="start", log_tail="")
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         command: tuple[str, ...] = (str(path), str(_BOOTSTRAP), str(theirs.fileno()))
@@ -201,61 +199,48 @@ class PythonLauncher:
             child = SpawnedChild(command, pipes, cwd=self._root, env=self._env, pass_fds=inherited, jailed=jailed)
         except OSError as error:
             ours.close()
-            raise self._failed(f"cannot start {path}: {error.strerror}", "start", "") from error
+            raise ProgramFailed(f"cannot start {path}: {error.strerror}", stage="start", log_tail="") from error
         finally:
             theirs.close()
-        process = ProgramProcess(child, pipes)
-        process.write(wire.write(self._config) + b"\n")
+        started = _ZygoteClient(ProgramProcess(child, pipes), ours)
+        started.process.write(wire.write(self._config) + b"\n")
         try:
-            hello = await _read_hello(ours)
-            await self._check(hello, process)
+            hello = await started.hello
+            await _check(hello, started.process)
         except BaseException:
-            ours.close()
-            await process.end(grace_s=0)
+            await started.process.end(grace_s=0)
             raise
         self.mode = hello["mode"]
         self.forks = hello["ready"] == "fork"
-        if not self.forks:
-            ours.close()
-        return process, ours
+        return started
 
-    async def _check(self, hello: dict[str, Any], process: ProgramProcess) -> None:
-        if "ready" in hello:
-            return
-        # It exits after a failure; its exit is the reason if it gives none.
-        await asyncio.wait({process.exited}, timeout=_GRACE_S)
-        failed = hello.get("failed")
-        if failed is not None:
-            raise self._failed(failed["message"], failed["stage"], process.log_tail(), failed.get("traceback"))
-        how = str(process.exited.result()) if process.exited.done() else "closed its connection"
-        raise self._failed(f"the interpreter {how} before the program was imported", "start", process.log_tail())
 
-    def _failed(self, message: str, stage: str, log_tail: str, traceback: str | None = None) -> ProgramFailed:
-        return ProgramFailed(
-            message, stage=stage, log_tail=log_tail, traceback=traceback, interpreter=str(self._interpreter)
-        )
+async def _check(hello: dict[str, Any], process: ProgramProcess) -> None:
+    if "ready" in hello:
+        return
+    # It exits after a failure; its exit is the reason if it gives none.
+    await asyncio.wait({process.exited}, timeout=_GRACE_S)
+    how = str(process.exited.result()) if process.exited.done() else "closed its connection"
+    failed = {"stage": "start", "message": f"the interpreter {how} before the program was imported"}
+    raise ProgramFailed(**hello.get("failed", failed), log_tail=process.log_tail())
 
 
 class _ZygoteClient:
     """The server's side of the warm process: requests forks, and receives each fork's exit.
 
-    `jailed`: the reported pids belong to the jail's namespace, and must not be used here.
+    `hello`: the message about its start; empty if it ended without one. A process that does not fork sends no other.
     """
 
-    def __init__(self, process: ProgramProcess, control: socket.socket, *, jailed: bool) -> None:
-        self._jailed = jailed
-        self._process = process
+    def __init__(self, process: ProgramProcess, control: socket.socket) -> None:
+        self.process = process
         self._control = control
         self._numbers = itertools.count(1)
         self._children: dict[int, _ForkedChild] = {}
         self._buffer = b""
         self._loop = asyncio.get_running_loop()
+        self.hello: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         self._loop.add_reader(self._control, self._read)
-        self._process.exited.add_done_callback(self._ended)
-
-    @property
-    def alive(self) -> bool:
-        return self._process.alive
+        self.process.exited.add_done_callback(self._ended)
 
     def fork(self) -> ProgramProcess:
         """Return a new process that has imported the program."""
@@ -275,45 +260,49 @@ class _ZygoteClient:
             socket.send_fds(self._control, [wire.write(message) + b"\n"], descriptors)
         except OSError:
             # Dead, or stopped with a full socket: unusable either way. Its forks end with it.
-            self._process.kill()
+            self.process.kill()
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Take what it has sent; return False if that is nothing more now."""
         try:
             data = self._control.recv(1 << 16)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             data = b""
-        if not data:
-            self._loop.remove_reader(self._control)
-            self._process.kill()
-            return
         *lines, self._buffer = (self._buffer + data).split(b"\n")
-        if len(self._buffer) > _MAX_MESSAGE_BYTES:
-            self._process.kill()
-            self._buffer = b""
         for line in lines:
             message = json.loads(line)
-            if "forked" in message:
-                if not self._jailed:
-                    self._children[message["forked"]].pid = message["pid"]
+            if not self.hello.done():
+                self.hello.set_result(message)
             else:
-                child = self._children.pop(message["exited"])
-                child.ended(Exit(message["status"], message=message.get("message", "")))
+                self._children.pop(message["exited"]).ended(Exit(message["status"], message=message.get("message", "")))
+        if not data or len(self._buffer) > _MAX_MESSAGE_BYTES:
+            self._close_control()
+            if self._children:
+                self.process.kill()
+        return bool(data)
 
     def _ended(self, _: "asyncio.Future[Exit]") -> None:
-        self._loop.remove_reader(self._control)
-        self._control.close()
+        while self._read():
+            pass  # what it sent before its end
+        self._close_control()
         children, self._children = self._children, {}
-        for child in children.values():
-            child.orphaned()
+        for child in children.values():  # on Linux the kernel ends them, elsewhere the end of their input
+            child.ended(Exit(None, parent_died=True))
+
+    def _close_control(self) -> None:
+        if not self.hello.done():
+            self.hello.set_result({})
+        if self._control.fileno() >= 0:
+            self._loop.remove_reader(self._control)
+            self._control.close()
 
     async def close(self) -> None:
         """End it, and with it all of its forks."""
-        if self.alive:
-            with contextlib.suppress(OSError):
-                self._control.shutdown(socket.SHUT_WR)
-        await self._process.end(grace_s=_GRACE_S)
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_WR)
+        await self.process.end(grace_s=_GRACE_S)
 
 
 class _ForkedChild:
@@ -322,7 +311,6 @@ class _ForkedChild:
     def __init__(self, kill: Callable[[], None]) -> None:
         self._kill = kill
         self._on_exit: Callable[[Exit], None] | None = None
-        self.pid: int | None = None
 
     def kill(self) -> None:
         if self._on_exit is not None:
@@ -336,26 +324,3 @@ class _ForkedChild:
         if self._on_exit is not None:
             on_exit, self._on_exit = self._on_exit, None
             on_exit(status)
-
-    def orphaned(self) -> None:
-        """Handle the exit of the process it was forked from; on Linux the kernel ends the fork."""
-        if self.pid is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
-        self.ended(Exit(None, parent_died=True))
-
-
-async def _read_hello(control: socket.socket) -> dict[str, Any]:
-    """Return the worker's one line about its start; empty if it ended without one."""
-    loop = asyncio.get_running_loop()
-    line = b""
-    while not line.endswith(b"\n"):
-        try:
-            data = await loop.sock_recv(control, 1 << 16)
-        except OSError:
-            return {}
-        line += data
-        if not data or len(line) > _MAX_HELLO_BYTES:
-            return {}
-    hello: dict[str, Any] = json.loads(line)
-    return hello

@@ -15,8 +15,8 @@ from protocol import Candidate, ProgramInfo
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
 from rpc_server.program.launcher import CommandLauncher, Launcher, PythonLauncher, find_interpreter, program_environment
-from rpc_server.program.process_factory import start_process
 from rpc_server.program.process_pool import Pool
+from rpc_server.program.process_start import start_process
 from rpc_server.program.program import Program
 from rpc_server.rpc import wire
 from rpc_server.settings.settings import Settings, concerns
@@ -137,7 +137,7 @@ def _launcher(settings: Settings, stated: dict[str, Any], jail: Jail | None) -> 
     if settings.command is not None:
         return CommandLauncher(settings.command, root=root, env=env, jail=jail)
     config = _worker_config(settings, stated, jail)
-    return PythonLauncher(find_interpreter(settings), config, root=root, env=env, jail=jail)
+    return PythonLauncher(find_interpreter(settings).path, config, root=root, env=env, jail=jail)
 
 
 def _worker_config(settings: Settings, stated: dict[str, Any], jail: Jail | None) -> dict[str, Any]:

@@ -7,11 +7,8 @@ from protocol.errors import LimitExceeded
 from rpc_server.program.answer_watch import AnswerWatch
 from rpc_server.program.child_process import Child, ChildProcess, Exit, Pipes
 from rpc_server.program.process_output import BoundedLog, OpenRequest, ProcessOutput
-from rpc_server.program.stdio import LineSplitter, LongLine, read_line, read_long_line, request_line
+from rpc_server.program.stdio import LOG_TAIL_BYTES, LineSplitter, read_line, request_line
 from rpc_server.settings.process_limits import answer_bytes
-
-_MAX_LINE_FACTOR = 16
-"""A process is killed if a line of its output is this many times the longest line kept."""
 
 
 class ProgramProcess(ChildProcess):
@@ -56,7 +53,7 @@ class ProgramProcess(ChildProcess):
 
     def give_up(self) -> None:
         """Wait for no answer any more: the server ends the process."""
-        self._answer_all(Exit(None, given_up=True))
+        self._answer_all(Exit(None))
 
     def log_tail(self) -> str:
         """Return the last that it wrote."""
@@ -69,12 +66,9 @@ class ProgramProcess(ChildProcess):
 
     def _take_output(self, data: bytes) -> None:
         for line in self._lines.feed(data):
-            if isinstance(line, LongLine):
-                self._take_long_line(line)
-            else:
-                self._take_line(line)
-        if self._lines.unfinished > _MAX_LINE_FACTOR * self._lines.limit:
-            self._end_at_long_line(self._lines.unfinished)
+            self._take_line(line)
+        if len(self._lines.begun) == self._lines.limit:
+            self._end_at_long_line()
         elif not data:
             self.kill()  # it cannot answer any more
 
@@ -82,7 +76,7 @@ class ProgramProcess(ChildProcess):
         self._output.feed(data)
 
     def _take_end(self, status: Exit) -> None:
-        if begun := self._lines.begun:
+        if begun := bytes(self._lines.begun[:LOG_TAIL_BYTES]):
             self._output.write(begun + b"\n")
         self._output.end()
         self._watch.end(status.status)
@@ -94,18 +88,15 @@ class ProgramProcess(ChildProcess):
             if not request.answer.done():
                 request.answer.set_result(status)
 
-    def _take_long_line(self, line: LongLine) -> None:
-        message = read_long_line(line, self._requests)
-        if message is None:
-            self._end_at_long_line(line.size)  # it may be a response, whose request would wait forever
-        else:
-            self._answer(message)
-
-    def _end_at_long_line(self, size: int) -> None:
-        self._output.write(b"\n(a line of %d bytes on stdout: process ended)\n" % size)
+    def _end_at_long_line(self) -> None:
+        self._output.write(b"\n(a line of %d bytes or more on stdout: process ended)\n" % self._lines.limit)
+        self._lines.begun.clear()
         self.kill()
 
     def _take_line(self, line: bytes) -> None:
+        if len(line) == self._lines.limit:
+            self._end_at_long_line()  # it may be a response, whose request would wait forever
+            return
         message = read_line(line)
         if message is not None and self._is_answer(message):
             self._answer(message)

@@ -8,30 +8,33 @@ from pydantic import ValidationError
 from protocol import METHODS
 from protocol.errors import CallCancelled, ProgramFailed, RpcError
 from rpc_server.program import example_results
+from rpc_server.program.child_process import Exit
 from rpc_server.program.process_output import BoundedLog, report_output
 from rpc_server.program.program import ResultDict
-from rpc_server.program.stdio import LenientMessage, OversizedMessage, UnreadableMessage, find_non_finite
-from rpc_server.rpc.params import error_message, error_path
+from rpc_server.program.stdio import UnreadableMessage
+from rpc_server.rpc.params import first_error
 from rpc_server.worker.model_usage import sum_usage
 
 
 class Attempt:
     """A request that was sent to a process, and how it ended.
 
-    `limit_s`: seconds from the moment it is sent. `call_id`: by which it is cancelled. `alone`: its process runs
-    nothing else, not even what is left of an earlier one. `log`: what it wrote. `late`: it is past its limit. `timer`:
-    until then, or until its process is ended. `message`: the response; without one `failure` is the status, the type
-    and the message of what happened. `discarded`: responses to earlier attempts.
+    `limit_s`: seconds from the moment it is sent. `call_id`: by which it is cancelled. `log`: what it wrote.
+    `is_overdue`: it is past its limit. `timer`: until then, or until its process is ended. `message`: the response;
+    without one `exit` is the end of the process, and `failure` the status, the type and the message of what happened.
+    `is_late`: it or an example of it was, by the clock or by its own statement. `discarded`: responses to earlier
+    attempts.
     """
 
-    def __init__(self, limit_s: float | None, call_id: str, discarded: list[dict[str, Any]], *, alone: bool) -> None:
+    def __init__(self, limit_s: float | None, call_id: str, discarded: list[dict[str, Any]]) -> None:
         self.limit_s = limit_s
         self.call_id = call_id
-        self.alone = alone
         self.discarded = discarded
-        self.late = False
+        self.is_overdue = False
+        self.is_late = False
         self.timer: asyncio.TimerHandle | None = None
         self.message: dict[str, Any] = {}
+        self.exit: Exit | None = None
         self.failure: tuple[str, str, str] | None = None
         self.log = BoundedLog()
         self._time = asyncio.get_running_loop().time
@@ -42,8 +45,8 @@ class Attempt:
         """Seconds since it was sent."""
         return round(self._time() - self._sent, 6)
 
-    def answered(self, message: dict[str, Any], *, cancels: bool) -> bool:
-        """Take the response; return whether it is late, by its own statement or by the clock.
+    def answered(self, message: dict[str, Any], *, cancels: bool) -> None:
+        """Take the response.
 
         The program's own clock decides if the response states it: a server without processor time reads late what was
         answered in time, and what was late before its own timer. `cancels`: a late request was cancelled, so that only
@@ -53,29 +56,30 @@ class Attempt:
         given = [one if isinstance(one, dict) else {} for one in _results(message) or ()]
         statuses = [one.get("status") for one in given]
         own_s = sum(stated for one in given if isinstance(stated := one.get("seconds"), int | float))
-        was_cancelled = self.late and cancels and any(status not in ("ok", "rollout") for status in statuses)
+        was_cancelled = self.is_overdue and cancels and any(status not in ("ok", "rollout") for status in statuses)
         if not was_cancelled and own_s and self.limit_s is not None:
-            self.late = min(own_s, self.seconds) > self.limit_s
-        return self.late or "timeout" in statuses
+            self.is_overdue = min(own_s, self.seconds) > self.limit_s
+        self.is_late = self.is_overdue or "timeout" in statuses
 
-    def timed_out(self, why: str = "") -> None:
-        """Take the time-out of what ran alone; `why` the process did not answer, if that is known."""
-        self.failure = "timeout", "timeout", f"{example_results.timed_out(self.limit_s)}{why and f': {why}'}"
+    def ended(self, how: Exit, why: str) -> None:
+        """Take the end of its process. `why` it was not answered, if that is known."""
+        self.exit = how
+        self.is_late = self.is_overdue
+        status, kind, message = "program_error", "process_died", f"the program's process {how}"
+        if self.is_late:
+            status, kind, message = "timeout", "timeout", example_results.timed_out(self.limit_s)
+        self.failure = status, kind, f"{message}{why and f': {why}'}"
 
-    def died(self, how: str, why: str) -> None:
-        """Take the death of the process in which it ran alone."""
-        self.failure = "program_error", "process_died", f"the program's process {how}{why and f': {why}'}"
 
-
-def results_of_examples(attempt: Attempt, size: int, *, stage: str, most_bytes: int) -> list[ResultDict]:
+def results_of_examples(attempt: Attempt, size: int, *, stage: str) -> list[ResultDict]:
     """Return the result of each of the request's `size` examples, or the failure that its end stands for.
 
-    `most_bytes`: of one result, for messages. The usage of earlier attempts is added to that of this one.
+    The usage of earlier attempts is added to that of this one.
 
     Raises:
         RpcError: the call fails as a whole.
     """
-    results = _results_of_attempt(attempt, size, stage, most_bytes)
+    results = _results_of_attempt(attempt, size, stage)
     for message in attempt.discarded:
         given = _results(message)
         if given is not None and len(given) == size:
@@ -88,7 +92,7 @@ def _with_usage_of(result: ResultDict, earlier: Any) -> ResultDict:
     return {**result, "usage": sum_usage(spent, example_results.usage_of(result))} if spent else result
 
 
-def _results_of_attempt(attempt: Attempt, size: int, stage: str, most_bytes: int) -> list[ResultDict]:
+def _results_of_attempt(attempt: Attempt, size: int, stage: str) -> list[ResultDict]:
     message, log = attempt.message, attempt.log.text
     given = _results(message)
 
@@ -97,7 +101,7 @@ def _results_of_attempt(attempt: Attempt, size: int, stage: str, most_bytes: int
 
     if attempt.failure is not None:
         return failed(*attempt.failure)
-    if attempt.late and not _are_no_scores(given):
+    if attempt.is_overdue and not _are_no_scores(given):
         attempt.discarded.append(message)
         written = "".join(example_results.written_by(one) for one in given or () if isinstance(one, dict))
         return failed("timeout", "timeout", example_results.timed_out(attempt.limit_s), written)
@@ -112,15 +116,11 @@ def _results_of_attempt(attempt: Attempt, size: int, stage: str, most_bytes: int
         raise ProgramFailed(error.message, stage=stage, program_error=error.to_wire(), log_tail=log())
     if isinstance(message, UnreadableMessage):
         return failed("program_error", "invalid_result", f"the answer {message.problem}")
-    if isinstance(message, OversizedMessage):
-        if size > 1:  # its size does not show which of them is too large
-            raise example_results.answer_too_large(message.size, message.limit, size)
-        return failed("program_error", example_results.TOO_LARGE, example_results.too_large(message.size, most_bytes))
     if given is None or len(given) != size:
         described = "no list of results" if given is None else f"{len(given)} results"
         return failed("program_error", "invalid_result", f"{described} for {size} examples")
-    lenient, seconds = isinstance(message, LenientMessage), attempt.seconds / size
-    return [example_results.checked(one, seconds, log, lenient=lenient) for one in given]
+    seconds = attempt.seconds / size
+    return [example_results.checked(one, seconds, log) for one in given]
 
 
 def result_of_method(attempt: Attempt, method: str) -> dict[str, Any]:
@@ -132,10 +132,10 @@ def result_of_method(attempt: Attempt, method: str) -> dict[str, Any]:
     message, log = attempt.message, attempt.log.text()
     report_output(log, method)
     result = message.get("result")
-    if attempt.late and attempt.failure is None:
-        attempt.timed_out()
     if attempt.failure is not None:
         problem = attempt.failure[2]
+    elif attempt.is_overdue:
+        problem = example_results.timed_out(attempt.limit_s)
     elif "error" in message:
         error = _error(message["error"])
         if isinstance(error, ProgramFailed):
@@ -144,12 +144,8 @@ def result_of_method(attempt: Attempt, method: str) -> dict[str, Any]:
         raise error
     elif isinstance(message, UnreadableMessage):
         problem = f"the answer {message.problem}"
-    elif isinstance(message, OversizedMessage):
-        problem = f"answer of {message.size} bytes, more than {message.limit} accepted"
     elif not isinstance(result, dict):
         problem = "the program answered no object"
-    elif isinstance(message, LenientMessage) and (not_finite := find_non_finite(result, "result")) is not None:
-        problem = not_finite
     elif (fault := _fault(result, method)) is not None:
         problem = f"the answer does not fit the contract: {fault}"
     else:
@@ -164,8 +160,7 @@ def _fault(result: dict[str, Any], method: str) -> str | None:
         if model is not None:
             model.model_validate(result)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        return f"{error_path(first['loc'], result)}: {error_message(first)}"
+        return first_error(error, result)
     return None
 
 

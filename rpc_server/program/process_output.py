@@ -18,10 +18,6 @@ _HALF = MAX_LOG_BYTES // 2
 _WHOLE_LINES = _HALF // 2
 """Bytes that each half keeps at least if it is cut at the end of a line."""
 
-_CUT_AT_END = re.compile(rb"(?:[\xc0-\xff]|[\xe0-\xff][\x80-\xbf]|[\xf0-\xff][\x80-\xbf]{2})\Z")
-_CUT_AT_START = re.compile(rb"\A[\x80-\xbf]{1,3}")
-"""The bytes of a character of UTF-8 that was cut."""
-
 _FRAME = re.compile(rb"\0([0-9]{1,15}):([0-9]{1,4})\0")
 """The head of a frame (docs/protocol.md, stdio): the id of a request, and the bytes that follow."""
 
@@ -59,14 +55,13 @@ class BoundedLog:
             del self._last[:-_HALF]
 
     def text(self) -> str:
-        """Return the output as text; a longer one is cut at the ends of lines, or within a very long line."""
+        """Return the output as text; of a longer one the whole lines at both ends, or parts of very long lines."""
         first, last = bytes(self._first), bytes(self._last)
         if self._total <= MAX_LOG_BYTES:
             return (first + last).decode("utf-8", "replace")
         last = last[-_HALF:]
-        first = first[: first.rfind(b"\n", _WHOLE_LINES) + 1] or _CUT_AT_END.sub(b"", first)
-        start = last.find(b"\n", 0, _WHOLE_LINES) + 1
-        last = last[start:] if start else _CUT_AT_START.sub(b"", last)
+        first = first[: first.rfind(b"\n", _WHOLE_LINES) + 1] or first
+        last = last[last.find(b"\n", 0, _WHOLE_LINES) + 1 :]
         left_out = f"… {self._total - len(first) - len(last):,} bytes left out …"
         before, after = first.decode("utf-8", "replace").rstrip("\n"), last.decode("utf-8", "replace")
         return f"{before}\n{left_out}\n{after}"

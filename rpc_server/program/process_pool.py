@@ -4,19 +4,18 @@ import asyncio
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
 from protocol import Candidate, CandidateItem, Example, ProgramInfo
-from protocol.errors import ProgramFailed
 from rpc_server.program.child_process import Exit
 from rpc_server.program.launcher import Launcher
 from rpc_server.program.process_answers import Attempt, result_of_method, results_of_examples
-from rpc_server.program.process_factory import Worker
 from rpc_server.program.process_output import OpenRequest
+from rpc_server.program.process_start import Worker
 from rpc_server.program.program import PROGRAM_CAPABILITIES, ResultDict, combined_limits
-from rpc_server.program.scheduler import Isolation, Scheduler, Turns
+from rpc_server.program.scheduler import Scheduler, Turns
 from rpc_server.settings.settings import Settings
 
 GRACE_S = 0.75
@@ -29,12 +28,9 @@ class Pool:
     """A `Program` over processes of one launcher.
 
     A limit counts from the moment a request is sent to a process. At its limit it is cancelled. If it is answered
-    within a grace period, it alone runs again, in a process of its own. If not, its process is ended, and all of its
-    requests run again, each in a process of its own. A time-out counts if nothing else ran in the process, which is
-    new or takes one request at a time.
-
-    Requests of a process that died run again likewise, and in the end while nothing else runs: what dies then is the
-    cause. If the process that it was forked from died too, it must die a second time.
+    within a grace period, it runs again, alone in a process. If not, its process is ended, and all of its requests run
+    again, each alone in a process, as do those of a process that died. What is late or dies then is the cause, and so
+    is what is late in a process that takes one request at a time.
     """
 
     def __init__(
@@ -55,14 +51,7 @@ class Pool:
         self._call_timeout_s = settings.call_timeout_s
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count(1)
-        self._calls: set[asyncio.Future[None]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._closed = False
-        self.repeats = 0
-        """Requests sent again."""
-        self.repeated_s = 0.0
-        """Seconds that their earlier attempts took."""
-        self._unreported = 0
+        self._last_chance = asyncio.Lock()
         self._scheduler = Scheduler(
             launcher,
             first,
@@ -71,13 +60,12 @@ class Pool:
             most_requests=self.limits.max_concurrency,
             is_single=self._is_single,
             start_timeout_s=settings.start_timeout_s,
-            on_unavailable=self._refuse_all,
         )
 
     @property
     def ready(self) -> bool:
         """False after two failed starts in a row, until a process starts."""
-        return not self._closed and self._scheduler.unavailable is None
+        return self._scheduler.unavailable is None
 
     async def evaluate(
         self,
@@ -115,18 +103,10 @@ class Pool:
         # With room for each of the call's examples, as reflection may take as long as they do.
         rows = (params.get("eval_batch") or {}).get("batch") or ()
         limit_s = max(self._call_timeout_s, (self.limits.example_timeout_s or 0) * len(rows))
-        result: dict[str, Any] = {}
-
-        async def run(_: int) -> None:
-            result.update(result_of_method(await self._run(deque(), method, params, limit_s), method))
-
-        await self._run_all(run, [0])
-        return result
+        return result_of_method(await self._run(deque(), method, params, limit_s), method)
 
     async def close(self) -> None:
         """End all processes; reject what waits."""
-        self._closed = True
-        self._refuse_all(_closing())
         await self._scheduler.close()
 
     async def _run_examples(
@@ -143,8 +123,6 @@ class Pool:
         size = len(each["batch"])
         if not size:
             return
-        most_bytes = self.limits.max_result_bytes
-        assert most_bytes is not None, "`limits.combined_limits` sets it"  # noqa: S101
         limit_s = self.limits.example_timeout_s
         if timeout_s is not None:
             limit_s = min(timeout_s, limit_s or timeout_s)
@@ -156,88 +134,58 @@ class Pool:
         async def run(start: int) -> None:
             own = {name: values[start : start + at_once] for name, values in each.items()}
             attempt = await self._run(turns, method, {**shared, **own}, piece_limit_s)
-            results = results_of_examples(attempt, at_once, stage=method, most_bytes=most_bytes)
+            results = results_of_examples(attempt, at_once, stage=method)
             for position, result in enumerate(results, start):
                 on_result(position, result)
 
-        await self._run_all(run, range(0, size, at_once))
-
-    async def _run_all(self, run: Callable[[int], Coroutine[Any, Any, None]], starts: Sequence[int]) -> None:
-        """Run the requests of a call, each in a task, until all have ended, one fails, or the pool refuses them."""
-        if self._closed:
-            raise _closing()
-        if (unavailable := self._scheduler.unavailable) is not None:
-            raise copy(unavailable)
-        done: asyncio.Future[None] = self._loop.create_future()
-        left = len(starts)
-
-        async def run_one(start: int) -> None:
-            nonlocal left
-            try:
-                await run(start)
-            except Exception as error:  # noqa: BLE001  # raised to the caller, below
-                if not done.done():
-                    done.set_exception(error)
-            left -= 1
-            if not left and not done.done():
-                done.set_result(None)
-
-        tasks = [self._loop.create_task(run_one(start)) for start in starts]
-        self._calls.add(done)
         try:
-            await done
-        finally:
-            self._calls.discard(done)
-            for task in tasks:
-                if task.cancel():  # it lasts until its process has ended the request
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
-
-    def _refuse_all(self, error: ProgramFailed) -> None:
-        """Fail every call that waits or runs: no process is available."""
-        for done in self._calls:
-            if not done.done():
-                done.set_exception(copy(error))  # a copy for each call, as raising adds to its traceback
+            async with asyncio.TaskGroup() as tasks:
+                for start in range(0, size, at_once):
+                    tasks.create_task(run(start))
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
 
     # -- a request ---------------------------------------------------------------------------------------------------
 
     async def _run(self, turns: Turns, method: str, params: Mapping[str, Any], limit_s: float | None) -> Attempt:
         """Run a request until an attempt of it counts."""
-        isolation, parent_died = Isolation.NONE, False
         discarded: list[dict[str, Any]] = []
-        while True:
-            worker = await self._scheduler.take(turns, isolation)
-            alone = self._is_serial or (isolation > Isolation.NONE and worker.received == 1)
-            attempt = Attempt(limit_s, f"p{next(self._numbers)}", discarded, alone=alone)
-            try:
-                answer = await self._ask(worker, attempt, method, params)
-                if not isinstance(answer, Exit):
-                    late = attempt.answered(answer, cancels=self._cancels)
-                    # A single process is replaced only if what ran before may be the cause.
-                    worker.spoiled |= late and (not self._is_single or (isolation > Isolation.NONE and not alone))
-                    if alone or not late:
-                        return attempt
-                    discarded.append(answer)
-                    isolation = max(isolation, Isolation.PROCESS)
-                    why = "it was late in a process that others use"
-                elif self._closed:
-                    raise _closing()
-                elif answer.given_up:
-                    if alone and attempt.late:
-                        attempt.timed_out(worker.process.unanswered())
-                        return attempt
-                    isolation = max(isolation, Isolation.PROCESS)
-                    why = "their process did not end one that was late"
-                elif isolation is Isolation.POOL and (parent_died or not answer.parent_died):
-                    attempt.died(str(answer), worker.process.unanswered())
-                    return attempt
-                else:
-                    parent_died = isolation is Isolation.POOL  # perhaps of what earlier attempts left running
-                    isolation = Isolation(min(isolation + 1, Isolation.POOL))
-                    why = f"their process {answer}"
-            finally:
-                self._scheduler.leave(worker)
-            self._count_repeat(attempt, why)
+        attempt = await self._attempt(turns, method, params, limit_s, discarded)
+        is_in_time = attempt.exit is None and not attempt.is_late
+        if is_in_time or (attempt.is_late and self._is_serial):
+            return attempt
+        if attempt.exit is None:
+            discarded.append(attempt.message)
+            logger.warning("a request that was late beside others runs again, alone")
+        attempt = await self._attempt(None, method, params, limit_s, discarded)
+        if attempt.exit is not None and attempt.exit.parent_died:  # perhaps because of what ran alone beside it
+            async with self._last_chance:
+                attempt = await self._attempt(None, method, params, limit_s, discarded)
+        return attempt
+
+    async def _attempt(
+        self,
+        turns: Turns | None,
+        method: str,
+        params: Mapping[str, Any],
+        limit_s: float | None,
+        discarded: list[dict[str, Any]],
+    ) -> Attempt:
+        """Send a request once. `turns`: of its call; None to run it alone. `discarded`: answers that do not count."""
+        worker = await self._scheduler.take(turns)
+        attempt = Attempt(limit_s, f"p{next(self._numbers)}", discarded)
+        try:
+            answer = await self._ask(worker, attempt, method, params)
+            if isinstance(answer, Exit):
+                if self._scheduler.closing is not None:
+                    raise copy(self._scheduler.closing)
+                attempt.ended(answer, worker.process.unanswered())
+            else:
+                attempt.answered(answer, cancels=self._cancels)
+                worker.spoiled |= attempt.is_late and not self._is_single
+        finally:
+            self._scheduler.leave(worker)
+        return attempt
 
     async def _ask(
         self, worker: Worker, attempt: Attempt, method: str, params: Mapping[str, Any]
@@ -262,12 +210,14 @@ class Pool:
         return result
 
     def _limit_reached(self, worker: Worker, attempt: Attempt) -> None:
-        attempt.late = True
+        attempt.is_overdue = True
         self._cancel(worker, attempt)
         attempt.timer = self._loop.call_later(GRACE_S, self._end_overdue, worker)
 
     def _end_overdue(self, worker: Worker) -> None:
         worker.process.collect_output()
+        if worker.rows > 1:
+            logger.warning("a process did not end a request that was late: its requests run again (%d)", worker.rows)
         self._scheduler.end(worker, graceful=False)
 
     def _cancel(self, worker: Worker, attempt: Attempt) -> None:
@@ -295,20 +245,6 @@ class Pool:
             given["_meta"] = {**given.get("_meta", {}), **meta}
         return given
 
-    def _count_repeat(self, attempt: Attempt, why: str) -> None:
-        """Count a request that runs again. Those of one cause are reported together."""
-        self.repeats += 1
-        self.repeated_s += attempt.seconds
-        self._unreported += 1
-        if self._unreported == 1:
-            self._loop.call_soon(self._report_repeats, why)
-
-    def _report_repeats(self, why: str) -> None:
-        again, total, seconds = self._unreported, self.repeats, self.repeated_s
-        self._unreported = 0
-        message = "%d requests run again, as %s; since the start: %d, %.0f s of work lost"
-        logger.warning(message, again, why, total, seconds)
-
 
 def _rows(batch: Sequence[Example], *, untyped: bool = False) -> list[dict[str, Any]]:
     """Return the rows for the program. `untyped`: it reads those that are."""
@@ -316,7 +252,3 @@ def _rows(batch: Sequence[Example], *, untyped: bool = False) -> list[dict[str, 
         {"id": example.id, "data": example.data, **({"untyped": True} if untyped and example.untyped else {})}
         for example in batch
     ]
-
-
-def _closing() -> ProgramFailed:
-    return ProgramFailed("the server is shutting down", stage="close", retryable=True)

@@ -1,38 +1,38 @@
-"""Which request runs in which process: rooms, turns of calls, requests that must run alone, and how many processes."""
+"""Which request runs in which process: turns of calls, requests that run alone, and how many processes there are."""
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable
-from enum import IntEnum
+from copy import copy
 from typing import Any
 
 from protocol.errors import ProgramFailed
 from rpc_server.program.child_process import Exit
 from rpc_server.program.launcher import Launcher
-from rpc_server.program.process_factory import TRIES, ProcessFactory, Worker
+from rpc_server.program.process_start import Worker, start_process
 
 _EXTRA_PROCESSES = 8  # for what runs alone, and in place of spoiled ones
+_TRIES = 2
+"""Failed starts in a row after which a program counts as unavailable."""
 
-
-class Isolation(IntEnum):
-    """What may run beside a request: anything, nothing in its process, or nothing in the pool."""
-
-    NONE = 0
-    PROCESS = 1
-    POOL = 2
-
+_GRACE_S = 1.0
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
 
 Place = asyncio.Future[Worker]
 Turns = deque[Place]
 """The places that the requests of one call wait for. Calls are served in turn, so that a short one need not wait for a
 long one."""
 
+logger = logging.getLogger(__name__)
+
 
 class Scheduler:
     """The processes of a program, and the requests that wait for a place in one.
 
-    What runs again comes first, in an unused process; if a single process is kept for its memory, in that one once it
-    is empty. A spoiled process takes no more requests, and ends when it is empty.
+    What runs alone comes first, in an unused process; if a single process is kept for its memory, in that one once it
+    is empty. A spoiled process takes no more requests, and ends when it is empty. After a failed start there is a
+    pause, longer each time.
     """
 
     def __init__(
@@ -45,30 +45,30 @@ class Scheduler:
         most_requests: int,
         is_single: bool,
         start_timeout_s: float,
-        on_unavailable: Callable[[ProgramFailed], None],
     ) -> None:
         """Start the other processes.
 
         `size`: processes at most, besides the extra ones; `at_rest`: those that are started before requests wait.
-        `on_unavailable`: gets the reason once no process is available, and after each failed start from then on.
         """
+        self._launcher = launcher
         self._size = size
         self._at_rest = at_rest
         self._most_requests = most_requests
         self._is_single = is_single
-        self._on_unavailable = on_unavailable
+        self._start_timeout_s = start_timeout_s
         self._loop = asyncio.get_running_loop()
         self._workers: list[Worker] = []
-        self._lines: dict[Isolation, deque[Turns]] = {each: deque() for each in reversed(Isolation)}
-        self._waiting = [0 for _ in Isolation]
+        self._calls: deque[Turns] = deque()
+        self._alone: deque[Place] = deque()
+        self._waiting = 0
         self._running = 0
-        self._factory = ProcessFactory(
-            launcher,
-            start_timeout_s=start_timeout_s,
-            on_started=self._started,
-            on_failed=self._start_failed,
-            on_retry=self._fill,
-        )
+        self._starting: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        self._failures = 0
+        self._last_failure: ProgramFailed | None = None
+        self.closing: ProgramFailed | None = None
+        """The error of requests from `close` on."""
         self.adapter_state: Any = None
         """That of the last response, for the processes that are started next."""
         self._add(first)
@@ -76,29 +76,35 @@ class Scheduler:
 
     @property
     def unavailable(self) -> ProgramFailed | None:
-        """Why no process is available, after two failed starts in a row, until a process starts."""
-        return None if self._workers or self._factory.failures < TRIES else self._factory.last_failure
+        """Why no process is available, after two failed starts in a row, until a process starts; or `closing`."""
+        if self.closing is not None:
+            return self.closing
+        return None if self._workers or self._failures < _TRIES else self._last_failure
 
-    async def take(self, turns: Turns, isolation: Isolation) -> Worker:
-        """Wait for a place in a process. `turns`: of the call, the same for all of its requests; see `leave`."""
+    async def take(self, turns: Turns | None) -> Worker:
+        """Wait for a place in a process; `leave` frees it.
+
+        `turns`: of the call, the same for all of its requests; None for a request that runs alone. Raises
+        `ProgramFailed`: no process is available.
+        """
+        if (unavailable := self.unavailable) is not None:
+            raise copy(unavailable)
         place: Place = self._loop.create_future()
-        line: Turns = deque() if isolation else turns
-        if not line:
-            self._lines[isolation].append(line)
-        line.append(place)
-        self._waiting[isolation] += 1
+        if turns is None:
+            self._alone.append(place)
+        else:
+            if not turns:
+                self._calls.append(turns)
+            turns.append(place)
+            self._waiting += 1
         self._dispatch()
-        if place.done():
-            return place.result()
-        if self._waiting[isolation] <= self._size + _EXTRA_PROCESSES:  # more of them need no more processes
+        if not place.done() and self._waiting <= self._size + _EXTRA_PROCESSES:  # more of them need no more processes
             self._fill()
         try:
             return await place
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
+            if not place.cancelled():
                 self.leave(place.result())
-            else:
-                self._waiting[isolation] -= 1
             raise
 
     def leave(self, worker: Worker) -> None:
@@ -106,88 +112,136 @@ class Scheduler:
         worker.rows -= 1
         self._running -= 1
         if not worker.rows:
-            alone = worker.isolation and not self._is_single
-            if worker.spoiled or alone or len(self._workers) > self._size + self._extra():
+            is_over = worker.spoiled or (worker.alone and not self._is_single)
+            if is_over or len(self._workers) > self._size + self._extra():
                 self.end(worker, graceful=not worker.spoiled)
-            worker.isolation = Isolation.NONE
+            worker.alone = False
         if worker.spoiled or worker not in self._workers:
             self._fill()
         self._dispatch()
 
     def end(self, worker: Worker, *, graceful: bool) -> None:
-        """End a process, unless it has ended. What still runs in it gets its exit at once."""
+        """End a process, unless it has ended: close its stdin first if `graceful`, else kill it.
+
+        What still runs in it gets its exit at once.
+        """
         if worker not in self._workers:
             return
         self._workers.remove(worker)
         worker.process.give_up()
-        self._factory.end(worker.process, graceful=graceful)
+        if not graceful:
+            worker.process.kill()
+        task = self._loop.create_task(worker.process.end(grace_s=_GRACE_S if graceful else 0))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
-        """End all processes."""
+        """Stop starting, end all processes, and fail what waits."""
+        self.closing = ProgramFailed("the server is shutting down", stage="close", retryable=True)
+        self._refuse_all(self.closing)
+        if self._pause is not None:
+            self._pause.cancel()
         for worker in tuple(self._workers):
             self.end(worker, graceful=not worker.rows)
-        await self._factory.close()
+        for start in self._starting:
+            start.cancel()
+        await asyncio.gather(*self._starting, *self._ending, return_exceptions=True)
+        await self._launcher.close()
+
+    def _refuse_all(self, error: ProgramFailed) -> None:
+        for places in (self._alone, *self._calls):
+            for place in places:
+                if not place.done():
+                    place.set_exception(copy(error))  # a copy for each, as raising adds to its traceback
+            places.clear()
+        self._calls.clear()
+        self._waiting = 0
 
     def _dispatch(self) -> None:
-        while any(self._waiting) and self._running < self._most_requests and (found := self._next()) is not None:
-            place, worker, isolation = found
+        while self._running < self._most_requests and (found := self._next()) is not None:
+            place, worker = found
             worker.rows += 1
             worker.received += 1
-            worker.isolation = isolation
             self._running += 1
-            self._waiting[isolation] -= 1
             place.set_result(worker)
 
-    def _next(self) -> tuple[Place, Worker, Isolation] | None:
+    def _next(self) -> tuple[Place, Worker] | None:
         """Return the next request that a process has room for."""
-        if self._running == 1 and any(worker.isolation is Isolation.POOL for worker in self._workers):
+        while self._alone and self._alone[0].done():
+            self._alone.popleft()  # cancelled
+        if not (self._alone or self._waiting):
             return None
-        for isolation, lines in self._lines.items():
-            if not self._waiting[isolation]:
-                continue
-            worker = self._worker_for(isolation)
-            if worker is not None:
-                if (place := _next_of(lines)) is not None:
-                    return place, worker, isolation
-                continue  # those that wait were cancelled just now
-            if isolation and (isolation is Isolation.POOL or self._is_single):
+        fit = [worker for worker in self._workers if worker.process.alive and not worker.spoiled]
+        if self._alone:
+            for worker in fit:
+                if not worker.rows and (self._is_single or not worker.received):
+                    worker.alone = True
+                    return self._alone.popleft(), worker
+            if self._is_single:
                 return None  # what runs must end first
+        with_room = [worker for worker in fit if not worker.alone and worker.rows < worker.room]
+        if not with_room or (place := self._next_in_turn()) is None:
+            return None
+        return place, min(with_room, key=lambda worker: worker.rows)
+
+    def _next_in_turn(self) -> Place | None:
+        while self._calls:
+            turns = self._calls.popleft()
+            place = turns.popleft()
+            if turns:
+                self._calls.append(turns)
+            self._waiting -= 1
+            if not place.done():
+                return place
         return None
 
-    def _worker_for(self, isolation: Isolation) -> Worker | None:
-        if isolation is Isolation.POOL and self._running:
-            return None
-        fit = [worker for worker in self._workers if worker.process.alive and self._fits(worker, isolation)]
-        return min(fit, key=lambda worker: worker.rows, default=None)
-
-    def _fits(self, worker: Worker, isolation: Isolation) -> bool:
-        if worker.spoiled:
-            return False
-        if isolation:
-            return not worker.rows and (self._is_single or not worker.received)
-        if worker.received:
-            return not worker.isolation and worker.rows < worker.room
-        # Processes that were started for what runs alone are left for it.
-        return self._usual() < self._size
-
     # -- how many ----------------------------------------------------------------------------------------------------
-
-    def _usual(self) -> int:
-        return sum(one.received > 0 and not one.isolation and not one.spoiled for one in self._workers)
 
     def _extra(self) -> int:
         if self._is_single:
             return 0
-        again = self._waiting[Isolation.PROCESS] + self._waiting[Isolation.POOL]
-        return min(again + sum(bool(one.isolation) or one.spoiled for one in self._workers), _EXTRA_PROCESSES)
+        return min(len(self._alone) + sum(one.alone or one.spoiled for one in self._workers), _EXTRA_PROCESSES)
 
     def _fill(self) -> None:
-        wanted = min(self._size, max(self._at_rest, self._running + self._waiting[Isolation.NONE]))
-        self._factory.ensure_starting(max(wanted, self._usual()) + self._extra() - len(self._workers))
+        """Have as many processes starting as are wanted, including earlier ones; none during a pause."""
+        if self.closing is not None or self._pause is not None:
+            return
+        wanted = min(self._size, max(self._at_rest, self._running + self._waiting))
+        usual = sum(one.received > 0 and not one.alone and not one.spoiled for one in self._workers)
+        count = max(wanted, usual) + self._extra() - len(self._workers)
+        for _ in range(count - len(self._starting)):
+            start = self._loop.create_task(self._start())
+            self._starting.add(start)
+            start.add_done_callback(self._starting.discard)
 
-    def _started(self, worker: Worker) -> None:
+    async def _start(self) -> None:
+        failures = self._failures
+        try:
+            worker = await start_process(self._launcher, self._start_timeout_s)
+        except ProgramFailed as error:
+            if self._failures <= failures:  # concurrent starts that fail together count once
+                self._failed(error)
+            return
+        self._failures = 0
+        if (task := asyncio.current_task()) is not None:
+            self._starting.discard(task)
         self._add(worker)
         self._dispatch()
+
+    def _failed(self, error: ProgramFailed) -> None:
+        """Count a failed start, and pause."""
+        error.retryable = True  # the program ran before, and is tried again
+        self._failures += 1
+        self._last_failure = error
+        if self.unavailable is not None:
+            self._refuse_all(error)
+        if self._pause is None and self.closing is None:
+            pause = min(_FIRST_PAUSE_S * 2 ** (self._failures - 1), _LONGEST_PAUSE_S)
+            self._pause = self._loop.call_later(pause, self._resume)
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._fill()
 
     def _add(self, worker: Worker) -> None:
         worker.restore = self.adapter_state
@@ -198,24 +252,10 @@ class Scheduler:
         if worker not in self._workers:
             return  # its end was requested
         self._workers.remove(worker)
+        if worker.rows:
+            logger.warning("the program's process %s: its requests run again (%d)", how, worker.rows)
         if not worker.received and not how.parent_died:
             # It starts but ends at once: pause before the next start.
-            self._factory.failed(ProgramFailed(f"the program's process {how} before its first request", stage="start"))
+            self._failed(ProgramFailed(f"the program's process {how} before its first request", stage="start"))
         self._fill()
         self._dispatch()
-
-    def _start_failed(self, error: ProgramFailed) -> None:
-        if self.unavailable is not None:
-            self._on_unavailable(error)
-
-
-def _next_of(lines: deque[Turns]) -> Place | None:
-    """Take the next place from the lines in turn; None if none waits."""
-    while lines:
-        line = lines.popleft()
-        place = line.popleft()
-        if line:
-            lines.append(line)
-        if not place.done():
-            return place
-    return None

@@ -3,7 +3,6 @@
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from protocol import KNOWN_VERSIONS, Params
 from protocol.errors import InvalidParams, VersionNotSupported
@@ -30,10 +29,7 @@ def read_params(model: type[Request], params: dict[str, Any]) -> Request:
     except ValidationError as error:
         if error.error_count() > _MOST_LOOKED_AT:
             raise invalid("", f"{error.error_count()} faults, too many to list") from None
-        details = error.errors(include_url=False, include_context=False, include_input=False)[:_MOST_ERRORS]
-        raise InvalidParams(
-            errors=[{"path": error_path(one["loc"], params), "message": error_message(one)} for one in details]
-        ) from None
+        raise InvalidParams(errors=_described(error, params)[:_MOST_ERRORS]) from None
     if request.meta is not None and request.meta.wait_s is not None and request.meta.call_id is None:
         raise invalid("_meta.wait_s", "needs a `_meta.call_id` to collect the answer with")
     return request
@@ -47,11 +43,10 @@ def check_version(params: Any) -> None:
         raise VersionNotSupported(supported=list(KNOWN_VERSIONS), requested=version[:100])
 
 
-def first_error(error: ValidationError) -> str:
-    """Return `path: message` of the first error."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    path = ".".join(str(part) for part in first["loc"])
-    return f"{path}: {first['msg']}" if path else str(first["msg"])
+def first_error(error: ValidationError, value: Any) -> str:
+    """Return `path: message` of the first error in a value."""
+    first = _described(error, value)[0]
+    return f"{first['path']}: {first['message']}" if first["path"] else first["message"]
 
 
 def invalid(path: str, message: str) -> InvalidParams:
@@ -59,7 +54,17 @@ def invalid(path: str, message: str) -> InvalidParams:
     return InvalidParams(errors=[{"path": path, "message": message}])
 
 
-def error_path(location: tuple[int | str, ...], value: Any) -> str:
+def _described(error: ValidationError, value: Any) -> list[dict[str, str]]:
+    return [
+        {
+            "path": _path(one["loc"], value),
+            "message": _PLAINER.get(one["type"], one["msg"].removeprefix("Value error, ")),
+        }
+        for one in error.errors(include_url=False, include_context=False, include_input=False)
+    ]
+
+
+def _path(location: tuple[int | str, ...], value: Any) -> str:
     """Format a pydantic location as `batch[0].data`, without the names pydantic adds for unions and validators.
 
     A step counts if the value has it, or if it is the last one: the missing field.
@@ -74,8 +79,3 @@ def error_path(location: tuple[int | str, ...], value: Any) -> str:
                 path += f".{step}" if path else step
             value = value.get(step)
     return path
-
-
-def error_message(error: ErrorDetails) -> str:
-    """Return a short description of the error."""
-    return _PLAINER.get(error["type"], error["msg"].removeprefix("Value error, "))

@@ -8,7 +8,7 @@ from evolverpc_common.git import GitError
 from protocol import Candidate, CandidateItem, Example
 from protocol.code import by_requested_component
 from protocol.errors import InvalidParams, ProgramFailed, TrajectoryExpired, UnknownCandidate
-from rpc_server.program.process_factory import NoProcessAvailable
+from rpc_server.program.process_start import NoProcessAvailable
 from rpc_server.program.program import ProgramRefs, ResultDict
 from rpc_server.worktrees.candidates import (
     named_commit,

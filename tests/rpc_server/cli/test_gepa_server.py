@@ -156,8 +156,7 @@ async def test_a_file_that_is_changed_after_its_program_was_loaded_is_named_unti
         ),
         (("--program", "app.py", "--host", "::"), "GEPA_TOKEN"),
         (("--command", "no-such-program-here"), "no-such-program-here"),
-        (("app.py", "more"), "app.py belongs to no flag; to serve it: `evolverpc serve app.py`, without"),
-        (("nowhere.rb",), "nowhere.rb belongs to no flag, and there is no file or command of this name"),
+        (("nowhere.rb",), "nowhere.rb belongs to no flag: `evolverpc serve FILE` serves a Python file"),
     ],
 )
 def test_a_program_that_cannot_be_served_is_reported_in_one_line(
