@@ -32,7 +32,6 @@ _STRAY = (
     "the %s is not recorded: it starts in a thread without context while several examples run; copy the context "
     "into the thread, or run one example at once"
 )
-_TWICE = "%s and %s record the same calls of models, as two steps each; switch one of them off"
 _random = random.SystemRandom()
 _ID_METHODS = {  # the SDK's own draw from `random`, which the program may have seeded
     "generate_span_id": lambda _: _random.randrange(1, 2**64),
@@ -53,7 +52,6 @@ class ExampleSpans:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._steps: dict[int, _SpanStep] = {}
-        self._scopes: dict[str, str] = {}  # what records the calls of models, by component and messages
 
     def __enter__(self) -> None:
         watch()
@@ -76,7 +74,7 @@ class ExampleSpans:
     def add(self, span: Any) -> None:
         """Record a span that starts; what it holds is read when the example's program has returned."""
         if self._trace.is_wanted:
-            step = self._steps[span.context.span_id] = _SpanStep(span, self._scopes)
+            step = self._steps[span.context.span_id] = _SpanStep(span)
             self._trace.add(step, self._steps.get(span.parent.span_id) if span.parent is not None else None)
 
     def _surrounding(self) -> Step | None:
@@ -93,10 +91,9 @@ class _SpanStep(Step):
     _is_counted = False
     """Whether a step around it has taken its usage."""
 
-    def __init__(self, span: Any, scopes: dict[str, str]) -> None:
+    def __init__(self, span: Any) -> None:
         super().__init__()
         self._span = span
-        self._scopes = scopes
 
     def settle(self, candidate: Mapping[str, str], around: tuple[Step, ...]) -> bool:
         span = self._span
@@ -133,18 +130,7 @@ class _SpanStep(Step):
                 self.pop("usage", None)  # it is a part of that
             self._is_counted = "usage" in self
             same[-1].take(self)
-        elif component is not None and kind == MODEL:
-            self._report_twice(component)
         return not same
-
-    def _report_twice(self, component: str) -> None:
-        """Report a call that two instrumentations record beside each other."""
-        key = repr((component, self["inputs"].get("messages")))
-        scope = str(getattr(self._span.instrumentation_scope, "name", ""))
-        other = self._scopes.get(key, scope)
-        self._scopes[key] = scope
-        if other != scope:
-            warn(_TWICE % tuple(sorted((other, scope))))
 
     def _is_within_counted(self) -> bool:
         step = self._around
