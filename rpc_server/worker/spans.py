@@ -164,9 +164,6 @@ def watch() -> None:
     with _lock:
         if not hasattr(processor, "_evolverpc_watched"):
             processor.on_start = _recorded(processor.on_start)
-            for name in ("on_end", "_on_ending"):  # older versions have not the second
-                if hasattr(processor, name):
-                    setattr(processor, name, _guarded(getattr(processor, name)))
             processor._evolverpc_watched = True
 
 
@@ -222,26 +219,12 @@ def _open_here() -> tuple[ExampleSpans | None, bool]:
 
 
 def _recorded(on_start: Callable[..., Any]) -> Callable[..., Any]:
-    others = _guarded(on_start)
-
     def recorded(span: Any, parent_context: Any = None) -> None:
         spans, is_stray = _open_here()
         if is_stray and kind_of(dict(span.attributes or {})) is not None:
             warn(_STRAY % f"span {span.name!r}")
         if spans is not None:
             spans.add(span)
-        others(span, parent_context=parent_context)
+        on_start(span, parent_context=parent_context)
 
     return recorded
-
-
-def _guarded(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the call of the program's span processors with their exceptions reported instead of raised."""
-
-    def guarded(*arguments: Any, **options: Any) -> None:
-        try:
-            call(*arguments, **options)
-        except Exception as problem:  # noqa: BLE001  # a processor may raise anything
-            warn("a span processor of the program raised %s: %s" % (type(problem).__name__, problem))
-
-    return guarded
