@@ -36,8 +36,6 @@ HEAVY = frozenset(
         "litellm",
         "modal",
         "openai",
-        "tree_sitter",
-        "tree_sitter_typescript",
     )
 ) | frozenset(("orjson", "pydantic", "pymongo", "rich", "typer", "uv", "uvicorn", "uvloop"))
 """Packages that a function may import when it needs them, so that `--help` starts in under 0.4 s."""

@@ -1,4 +1,4 @@
-"""Coding agents: one interface, and its two implementations."""
+"""Coding agents: a command of the user's, or a session of Claude in a process of its own."""
 
 import importlib.util
 import json
@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from pydantic import BaseModel, ValidationError
 
@@ -37,7 +36,6 @@ MAX_LINE_BYTES = 64 * 1024
 
 _MAX_PROGRESS_AT_ONCE = 20
 _RUNS_SCRIPTS = re.compile(r"python[\d.]*|node|bun|deno|ruby|perl|sh|bash|zsh")
-_NOT_STARTED = (126, 127)
 _STATUS_MEANINGS = {126: " (a command cannot be executed)", 127: " (a command is not found)"}
 """The meaning of shells' exit statuses."""
 
@@ -69,22 +67,28 @@ class AgentResult:
 class AgentFailed(Exception):
     """The agent crashed or reached a limit of time, turns or cost; its folder is unfinished.
 
-    `usage` is its usage as far as known; `log_tail` the end of its output. `killed`: a signal that the server did not
-    send ended it, so that a retry may succeed.
+    `usage` is its usage as far as known; `log_tail` the end of its output.
     """
 
-    def __init__(self, reason: str, *, log_tail: str = "", usage: Usage | None = None, killed: bool = False) -> None:
+    def __init__(self, reason: str, *, log_tail: str = "", usage: Usage | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.log_tail = log_tail
         self.usage = usage if usage is not None else Usage()
-        self.killed = killed
 
 
-class Agent(Protocol):
-    """Changes the files of a folder as requested. `name`: in messages."""
+@dataclass(frozen=True)
+class Agent:
+    """Changes the files of a folder as requested. `name`: in messages.
+
+    `command` reads the prompt on stdin; its last lines on stdout are the summary. With `session`, it is
+    `claude_session.py`, which reads the prompt with these options and writes events.
+    """
 
     name: str
+    command: tuple[str, ...]
+    timeout_s: float
+    session: Mapping[str, object] | None = None
 
     async def work(self, task: AgentTask, on_progress: Callable[[str], None]) -> AgentResult:
         """Do the task, reporting progress in lines of at most `MAX_PROGRESS` characters.
@@ -92,9 +96,47 @@ class Agent(Protocol):
         All of its processes have ended when this returns, raises or is cancelled.
 
         Raises:
-            AgentFailed: it crashed or reached a limit.
+            AgentFailed: it crashed, exited with another status than 0, or reached a limit.
         """
-        ...
+        output = _Output(on_progress, has_events=self.session is not None)
+        stdin = task.prompt
+        if self.session is not None:
+            stdin = json.dumps({"folder": str(task.folder), "prompt": task.prompt, **self.session})
+        try:
+            outcome = await run_supervised(
+                self.command,
+                folder=task.folder,
+                environment=task.environment,
+                stdin=stdin.encode(),
+                timeout_s=self.timeout_s,
+                on_output=output.take,
+                on_log=output.log.add,
+                jail=task.jail,
+            )
+        except OSError as error:
+            raise AgentFailed(f"{self.command[0]} cannot be started in {task.folder}: {error.strerror}") from error
+        stated, log_tail = output.stated, _printable(output.log.text())
+        reason = _shown(stated.failed or "") or self._failure_reason(outcome, log_tail)
+        if reason is None and self.session is not None and stated.done is None:
+            reason = "its session ended without an answer"
+        if reason is not None:
+            raise AgentFailed(reason, log_tail=log_tail, usage=stated.usage)
+        summary = output.written.text() if stated.done is None else stated.done
+        return AgentResult(_printable(summary).strip()[-MAX_SUMMARY:], stated.usage)
+
+    def _failure_reason(self, outcome: CommandOutcome, log_tail: str) -> str | None:
+        if outcome.out_of_time:
+            return f"{self.name} was not done after {self.timeout_s:g} s (`agent_timeout_s`)"
+        if outcome.too_much_output:
+            return f"{self.name} wrote more than {MAX_OUTPUT_BYTES} bytes of output"
+        if outcome.status == 0:
+            return None
+        not_started = f"cannot start {self.command[0]}: "
+        if outcome.status in _STATUS_MEANINGS and log_tail.startswith(not_started):
+            return f"{self.command[0]} cannot be started: {log_tail.removeprefix(not_started).strip()}"
+        if (killer := _signal_of(outcome)) is not None:
+            return f"{self.name} was killed by {killer.name}"
+        return f"{self.name} exited with status {outcome.status}{_STATUS_MEANINGS.get(outcome.status, '')}"
 
 
 def agent_from(settings: CodeChangeSettings) -> Agent:
@@ -104,19 +146,19 @@ def agent_from(settings: CodeChangeSettings) -> Agent:
         SettingsError: it is Claude, whose packages are not installed.
     """
     if settings.agent_command is not None:
-        return CommandAgent(settings.agent_command, timeout_s=settings.agent_timeout_s)
+        return Agent(command_name(settings.agent_command), settings.agent_command, settings.agent_timeout_s)
     if importlib.util.find_spec("claude_agent_sdk") is None:
         raise SettingsError(
             "`allow_mutations`: the coding agent is not installed: run pip install '.[agent]' in the folder of "
             "evolverpc, or name one of your own with `agent_command`"
         )
-    return ClaudeAgent(
-        model=settings.agent_model,
-        tools=settings.agent_tools,
-        max_turns=settings.agent_max_turns,
-        max_cost_usd=settings.agent_max_cost_usd,
-        timeout_s=settings.agent_timeout_s,
-    )
+    options = {
+        "model": settings.agent_model,
+        "tools": settings.agent_tools,
+        "max_turns": settings.agent_max_turns,
+        "max_cost_usd": settings.agent_max_cost_usd,
+    }
+    return Agent("claude", (sys.executable, "-I", str(_SESSION)), settings.agent_timeout_s, options)
 
 
 def agent_label(settings: CodeChangeSettings) -> str:
@@ -134,67 +176,6 @@ def command_name(command: tuple[str, ...]) -> str:
     return name
 
 
-class CommandAgent:
-    """An agent with a command line: it reads the prompt on stdin; its last lines on stdout are the summary."""
-
-    def __init__(self, command: tuple[str, ...], *, timeout_s: float) -> None:
-        self.name = command_name(command)
-        self._command = command
-        self._timeout_s = timeout_s
-
-    async def work(self, task: AgentTask, on_progress: Callable[[str], None]) -> AgentResult:
-        """Run the command; a non-zero exit status is a failure."""
-        log, output = OutputTail(LOG_TAIL_BYTES), OutputTail(LOG_TAIL_BYTES)
-        lines = LineSplitter(MAX_LINE_BYTES)
-
-        def on_output(data: bytes) -> None:
-            log.add(data)
-            output.add(data)
-            for line in [*lines.feed(data)][-_MAX_PROGRESS_AT_ONCE:]:  # more would be unreadable
-                if shown := _shown(line.decode("utf-8", "replace")):
-                    on_progress(shown)
-
-        outcome = await _run_in_task(
-            self._command, task, task.prompt.encode(), self._timeout_s, on_output=on_output, log=log
-        )
-        if reason := _failure_reason(outcome, self.name, self._timeout_s):
-            log_tail = log.text()
-            if outcome.status in _NOT_STARTED and log_tail.startswith(
-                not_started := f"cannot start {self._command[0]}: "
-            ):
-                reason = f"{self._command[0]} cannot be started: {log_tail.removeprefix(not_started).strip()}"
-            raise AgentFailed(reason, log_tail=log_tail, killed=_was_killed(outcome))
-        return AgentResult(_printable(output.text()).strip()[-MAX_SUMMARY:], Usage())
-
-
-class ClaudeAgent:
-    """The Claude agent, in a process of its own; without `model` it chooses its own."""
-
-    name = "claude"
-
-    def __init__(
-        self, *, model: str | None, tools: tuple[str, ...], max_turns: int, max_cost_usd: float | None, timeout_s: float
-    ) -> None:
-        self._options = {"model": model, "tools": tools, "max_turns": max_turns, "max_cost_usd": max_cost_usd}
-        self._timeout_s = timeout_s
-
-    async def work(self, task: AgentTask, on_progress: Callable[[str], None]) -> AgentResult:
-        """Run one session."""
-        session = _Session(on_progress)
-        given = {"folder": str(task.folder), "prompt": task.prompt, **self._options}
-        command = (sys.executable, "-I", str(_SESSION))
-        outcome = await _run_in_task(
-            command, task, json.dumps(given).encode(), self._timeout_s, on_output=session.take, log=session.log
-        )
-        stated = session.stated
-        failed = _shown(stated.failed or "") or _failure_reason(outcome, self.name, self._timeout_s)
-        if failed is not None or stated.done is None:
-            reason = failed or "its session ended without an answer"
-            killed = stated.killed or (stated.failed is None and _was_killed(outcome))
-            raise AgentFailed(reason, log_tail=_printable(session.log.text()), usage=stated.usage, killed=killed)
-        return AgentResult(_printable(stated.done).strip()[:MAX_SUMMARY], stated.usage)
-
-
 class _SessionEvent(BaseModel):
     """A line of `claude_session.py`."""
 
@@ -202,70 +183,44 @@ class _SessionEvent(BaseModel):
     usage: Usage = Usage()
     done: str | None = None
     failed: str | None = None
-    killed: bool = False
 
 
-class _Session:
-    """The events of a session so far."""
+class _Output:
+    """What an agent has written so far: `log` for people, `written` to stdout, and `stated` in events if it has any."""
 
-    def __init__(self, on_progress: Callable[[str], None]) -> None:
+    def __init__(self, on_progress: Callable[[str], None], *, has_events: bool) -> None:
         self._on_progress = on_progress
+        self._has_events = has_events
         self._lines = LineSplitter(MAX_LINE_BYTES)
         self.log = OutputTail(LOG_TAIL_BYTES)
+        self.written = OutputTail(LOG_TAIL_BYTES)
         self.stated = _SessionEvent()
 
     def take(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
-            try:
-                event = _SessionEvent.model_validate_json(line)
-            except ValidationError:
-                self.log.add(line + b"\n")  # printed by another program
-                continue
-            if event.progress is not None:
-                self.log.add(event.progress.encode() + b"\n")
-                self._on_progress(_shown(event.progress))
-            self.stated = self.stated.model_copy(update={name: getattr(event, name) for name in event.model_fields_set})
+        lines = [*self._lines.feed(data)]
+        if self._has_events:
+            for line in lines:
+                self._take_event(line)
+            return
+        self.log.add(data)
+        self.written.add(data)
+        for line in lines[-_MAX_PROGRESS_AT_ONCE:]:  # more would be unreadable
+            self._report(line.decode("utf-8", "replace"))
 
+    def _take_event(self, line: bytes) -> None:
+        try:
+            event = _SessionEvent.model_validate_json(line)
+        except ValidationError:
+            self.log.add(line + b"\n")  # printed by another program
+            return
+        if event.progress is not None:
+            self.log.add(event.progress.encode() + b"\n")
+            self._report(event.progress)
+        self.stated = self.stated.model_copy(update={name: getattr(event, name) for name in event.model_fields_set})
 
-async def _run_in_task(
-    command: tuple[str, ...],
-    task: AgentTask,
-    prompt: bytes,
-    timeout_s: float,
-    *,
-    on_output: Callable[[bytes], None],
-    log: OutputTail,
-) -> CommandOutcome:
-    try:
-        return await run_supervised(
-            command,
-            folder=task.folder,
-            environment=task.environment,
-            stdin=prompt,
-            timeout_s=timeout_s,
-            on_output=on_output,
-            on_log=log.add,
-            jail=task.jail,
-        )
-    except OSError as error:
-        raise AgentFailed(f"{command[0]} cannot be started in {task.folder}: {error.strerror}") from error
-
-
-def _failure_reason(outcome: CommandOutcome, name: str, timeout_s: float) -> str | None:
-    if outcome.out_of_time:
-        return f"{name} was not done after {timeout_s:g} s (`agent_timeout_s`)"
-    if outcome.too_much_output:
-        return f"{name} wrote more than {MAX_OUTPUT_BYTES} bytes of output"
-    if outcome.status == 0:
-        return None
-    if (killer := _signal_of(outcome)) is not None:
-        return f"{name} was killed by {killer.name}"
-    return f"{name} exited with status {outcome.status}{_STATUS_MEANINGS.get(outcome.status, '')}"
-
-
-def _was_killed(outcome: CommandOutcome) -> bool:
-    """Report whether a signal that the server did not send ended it."""
-    return not outcome.out_of_time and not outcome.too_much_output and _signal_of(outcome) is not None
+    def _report(self, text: str) -> None:
+        if shown := _shown(text):
+            self._on_progress(shown)
 
 
 def _signal_of(outcome: CommandOutcome) -> signal.Signals | None:

@@ -21,8 +21,6 @@ from claude_agent_sdk import (  # noqa: E402
     AssistantMessage,
     ClaudeAgentOptions,
     ClaudeSDKError,
-    CLIConnectionError,
-    CLINotFoundError,
     ProcessError,
     ResultMessage,
     TextBlock,
@@ -79,7 +77,7 @@ async def _run(task: dict[str, Any], private: Path) -> None:
                 result = message
     except ClaudeSDKError as error:
         if result is None:
-            _emit(failed=_exit_reason(error), usage=usage.known, killed=_was_killed(error))
+            _emit(failed=_exit_reason(error), usage=usage.known)
             return
         # Otherwise the result has reported this failure already.
     if result is None:
@@ -157,13 +155,6 @@ def _exit_reason(error: ClaudeSDKError) -> str:
     if status < 0:
         return f"the agent's program was killed by {signal.Signals(-status).name}"
     return f"the agent's program exited with status {status}"
-
-
-def _was_killed(error: ClaudeSDKError) -> bool:
-    """Report whether a signal ended it, or it ended before the first request, for which the SDK has no status."""
-    if isinstance(error, ProcessError):
-        return (error.exit_code or 0) < 0
-    return isinstance(error, CLIConnectionError) and not isinstance(error, CLINotFoundError)
 
 
 def _emit_block(block: object, folder: str) -> None:

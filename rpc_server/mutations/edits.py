@@ -42,14 +42,10 @@ MAX_DIFF = 20_000
 
 @dataclass
 class MutationDetails:
-    """What is known of a mutation so far: the agent's usage, and the diff.
-
-    `killed`: how often a signal that the server did not send killed the agent.
-    """
+    """What is known of a mutation so far: the agent's usage, and the diff."""
 
     usage: Usage | None = None
     diff: str | None = None
-    killed: int = 0
 
     def add_usage(self, usage: Usage) -> None:
         """Add an agent's usage; unknown fields stay out."""
@@ -186,7 +182,6 @@ class MutationEditor:
             result = await self.agent.work(task, self.on_progress)
         except AgentFailed as error:
             self.details.add_usage(error.usage)
-            self.details.killed += error.killed
             raise rejected("agent", error.reason, log_tail=error.log_tail) from error
         self.details.add_usage(result.usage)
         self.on_progress("staging its changes")

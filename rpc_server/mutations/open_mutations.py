@@ -89,14 +89,9 @@ def _check_agent(settings: Settings, environment: Mapping[str, str]) -> None:
     for word in (word for word in settings.agent_command[1:] if _is_outside_root(word)):
         if not Path(_from_root(settings, word)).exists():
             raise SettingsError(f"`agent_command`: there is no {word} in {settings.root}")
-    if shutil.which(command[0], path=environment.get("PATH")) is not None:
-        return
-    name = settings.agent_command[0]
-    if os.sep not in name:
-        raise SettingsError(f"`agent_command`: there is no command {name!r} on PATH")
-    if Path(command[0]).is_file():
-        raise SettingsError(f"`agent_command`: {name} in {settings.root} cannot be executed: chmod +x {name}")
-    raise SettingsError(f"`agent_command`: there is no {name} in {settings.root}")
+    if shutil.which(command[0], path=environment.get("PATH")) is None:
+        name = settings.agent_command[0]
+        raise SettingsError(f"`agent_command`: no {name} on PATH or in {settings.root} can be executed")
 
 
 def _from_root(settings: Settings, path: str) -> str:

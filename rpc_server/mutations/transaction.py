@@ -13,7 +13,7 @@ from evolverpc_common.evolved_commits import BRANCHES
 from evolverpc_common.shielded import await_shielded, run_shielded
 from protocol import ApplyMutationParams, ApplyMutationResult, Candidate
 from protocol.code import ADDED_COMPONENTS, added_components, added_to
-from protocol.errors import MutationRejected, ProgramFailed, RpcError, UnknownCandidate
+from protocol.errors import ProgramFailed, RpcError, UnknownCandidate
 from protocol.mutation import Merge, MutationName
 from rpc_server.mutations.agents import Agent, agent_label
 from rpc_server.mutations.edits import MutationDetails, MutationEditor, OnProgress, ParentInfo
@@ -159,16 +159,7 @@ class _Attempt:
     details: MutationDetails = field(default_factory=MutationDetails)
 
     async def prepare(self, undo: AsyncExitStack) -> tuple[_CommittedChange, Instance]:
-        """Do everything; again if the agent was killed. `undo` closes the instance."""
-        try:
-            return await self._prepare_once(undo)
-        except MutationRejected:
-            if self.details.killed != 1:
-                raise
-        self.on_progress(f"{self.agent.name} was killed and starts again")
-        return await self._prepare_once(undo)
-
-    async def _prepare_once(self, undo: AsyncExitStack) -> tuple[_CommittedChange, Instance]:
+        """Do everything. `undo` closes the instance."""
         folder = self.instances.state.new_folder("drafts")
         staged = StagedChange(self.instances.repository, folder, *self.parents)
         try:

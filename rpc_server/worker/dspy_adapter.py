@@ -79,35 +79,9 @@ class DspyModules:
                 "`proposer` out, or install 'dspy>=3.2'" % self._version,
             )
 
-        batch, failed, predict = self.batch, self._failed, self.package.Predict
-
         class Adapter(self._gepa.DspyAdapter):  # type: ignore[misc,name-defined]  # known at run time only
             def build_program(self, candidate: dict[str, str]) -> Any:
-                program = student.apply(super().build_program(candidate), candidate)
-                return dspy_traces.mark(program, predict)
-
-            def make_reflective_dataset(self, candidate: dict[str, str], eval_batch: Any, names: list[str]) -> Any:
-                predictors = self.build_program(candidate).named_predictors()
-                signatures = {name: predictor.signature for name, predictor in predictors}
-                made: dict[str, Any] = {}
-                for name in names:
-                    own = [
-                        {**trajectory, "trace": dspy_traces.own_calls(trajectory, name, signatures)}
-                        for trajectory in eval_batch.trajectories
-                    ]
-                    if shown := [trajectory for trajectory in own if self._has_record(trajectory)]:
-                        shown_batch = batch(outputs=[], scores=[], trajectories=shown)
-                        made.update(super().make_reflective_dataset(candidate, shown_batch, [name]))
-                if not made:
-                    raise ProgramProblem("make_reflective_dataset", "no example has an answer of %s" % ", ".join(names))
-                return made
-
-            def _has_record(self, trajectory: dict[str, Any]) -> bool:
-                """Return whether DSPy makes a record of a call: it raises an error if there is none of any."""
-                if isinstance(trajectory["prediction"], failed):
-                    unparsed = any(isinstance(call[2], failed) for call in trajectory["trace"])
-                    return bool(self.add_format_failure_as_feedback) and unparsed
-                return bool(trajectory["trace"])
+                return dspy_traces.mark(student.apply(super().build_program(candidate), candidate))
 
         return Adapter(
             student_module=student.program,

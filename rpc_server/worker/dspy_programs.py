@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import json
 import random
 import sys
 import threading
 import time
-from collections import OrderedDict
+from collections import deque
 from typing import Any, Callable
 
 from . import dspy_traces, encode, results
@@ -257,34 +255,25 @@ _MOST_KEPT = 64
 
 
 class RecordObjects:
-    """Lists of records by their JSON form, to restore the objects of a list that the client sends back.
+    """Lists of records beside their JSON form, to restore the objects of a list that the client sends back.
 
     Images and histories are objects in DSPy's records, and texts in JSON. A list that was evicted, or made by another
     process, stays JSON. Thread-safe.
     """
 
     def __init__(self) -> None:
-        self._objects: OrderedDict[str, list[Any]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._kept: deque[tuple[list[Any], list[Any]]] = deque(maxlen=_MOST_KEPT)
 
     def as_json(self, records: list[Any]) -> list[Any]:
         """Return the records as JSON values."""
         shown = [_plain(record) for record in records]
         if shown != records:
-            with self._lock:
-                self._objects[_records_key(shown)] = records
-                while len(self._objects) > _MOST_KEPT:
-                    self._objects.popitem(last=False)
+            self._kept.append((shown, records))
         return shown
 
     def objects_of(self, shown: list[Any]) -> list[Any]:
         """Return the objects of records that `as_json` returned, else the given list."""
-        with self._lock:
-            return self._objects.get(_records_key(shown), shown)
-
-
-def _records_key(shown: list[Any]) -> str:
-    return hashlib.sha256(json.dumps(shown).encode()).hexdigest()
+        return next((records for known, records in self._kept.copy() if known == shown), shown)
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Traces of a DSPy program: which predictor made a call, a predictor's own calls for its records, steps as JSON."""
+"""Traces of a DSPy program: which predictor made a call, the feedback on it, steps as JSON."""
 
 from __future__ import annotations
 
@@ -15,72 +15,29 @@ _NAME = "_evolverpc_predictor"
 """The attribute of a predictor that has its name, also in copies of it that the program makes."""
 
 
-def mark(program: Any, predict: type) -> Any:
-    """Return the program, whose predictors know their names; those of frozen parts, which are no components, have none.
-
-    `predict`: DSPy's class of predictors.
-    """
-    for _, part in program.named_sub_modules(predict):
-        setattr(part, _NAME, "")
+def mark(program: Any) -> Any:
+    """Return the program, whose predictors know their names; frozen parts, which are no components, have none."""
     for name, part in program.named_predictors():
         setattr(part, _NAME, name)
     return program
 
 
-class OwnCalls(list):  # type: ignore[type-arg]  # Python 3.8 has no `list[Any]` as a base
-    """The calls of one predictor in the trace of a trajectory, in its place for DSPy's adapter."""
-
-    trajectory: dict[str, Any]
-
-
-def own_calls(trajectory: dict[str, Any], name: str, signatures: Mapping[str, Any]) -> OwnCalls:
-    """Return the calls of a predictor in a trajectory; `signatures`: of the candidate's predictors.
-
-    DSPy's adapter compares signatures alone. A predictor that the program makes while it runs has no name: its calls
-    are those of the one predictor with its signature.
-    """
-
-    def is_own(predictor: Any) -> bool:
-        if not predictor.signature.equals(signatures[name]):
-            return False
-        known = getattr(predictor, _NAME, None)
-        return known == name or (
-            known is None and sum(predictor.signature.equals(each) for each in signatures.values()) == 1
-        )
-
-    own = OwnCalls(call for call in trajectory["trace"] if is_own(call[0]))
-    own.trajectory = trajectory
-    return own
-
-
 def feedback_on(metric: Metric, name: str, predictor: Any) -> Any:
-    """Return the function that DSPy's adapter asks for the feedback on a call of the predictor.
-
-    The text is the metric's on the predictor. If its score differs from that of the example, which is the one that
-    counts, it is the metric's on the example, as far as it gave one. Without a text it is that of `dspy.GEPA`.
-    """
+    """Return the function that DSPy's adapter asks for the feedback on a call of the predictor, as `dspy.GEPA` does."""
 
     def feedback(
-        predictor_output: Any, predictor_inputs: Any, module_inputs: Any, module_outputs: Any, captured_trace: OwnCalls
+        predictor_output: Any, predictor_inputs: Any, module_inputs: Any, module_outputs: Any, captured_trace: Any
     ) -> dict[str, Any]:
-        trajectory = captured_trace.trajectory
         own = [(predictor, predictor_inputs, predictor_output)]
-        returned = metric(module_inputs, module_outputs, trajectory["trace"], name, own)
-        counts = returned if _score(returned) == _score(trajectory["score"]) else trajectory["score"]
-        text = next((text for text in map(_text, (counts, returned)) if text is not None), None)
+        returned = metric(module_inputs, module_outputs, captured_trace, name, own)
+        score = returned["score"] if hasattr(returned, "score") else returned
+        has_text = hasattr(returned, "feedback")
+        text = returned["feedback"] if has_text else None
         if text is None:
-            text = "This trajectory got a score of %s." % (_score(counts) if hasattr(counts, "feedback") else counts,)
-        return {"score": _score(returned), "feedback": text}
+            text = "This trajectory got a score of %s." % (score if has_text else returned,)
+        return {"score": score, "feedback": text}
 
     return feedback
-
-
-def _score(returned: Any) -> Any:
-    return returned["score"] if hasattr(returned, "score") else returned
-
-
-def _text(returned: Any) -> Any:
-    return returned["feedback"] if hasattr(returned, "feedback") else None
 
 
 def as_json(trajectory: dict[str, Any], problem: BaseException | None, ref: str) -> dict[str, Any]:

@@ -143,11 +143,7 @@ class FunctionProgram:
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:
         """Return the program's own new texts."""
         made = reflective_records.put_back(params["reflective_dataset"], params.get("images") or {})
-        try:
-            texts = await executor.resolve(self._propose(params["candidate"], made, params["components_to_update"]))
-        except KeyError as missing:
-            evidence = _components_known(missing, params["candidate"], params["components_to_update"])
-            raise ProgramProblem("propose_new_texts", str(missing), evidence) from missing
+        texts = await executor.resolve(self._propose(params["candidate"], made, params["components_to_update"]))
         if (fault := fault_of_texts(texts, params["components_to_update"])) is not None:
             reason = "propose_new_texts() returned %s; %s" % (fault, TEXTS_ADVICE)
             raise ProgramProblem("propose_new_texts", reason)
@@ -277,15 +273,6 @@ def _fault_of_text(text: Any) -> str | None:
     except UnicodeEncodeError as error:
         return "character %d is half of a surrogate pair" % error.start
     return None
-
-
-def _components_known(missing: KeyError, candidate: dict[str, str], asked_for: list[str]) -> str:
-    """Return the components that a candidate, and a reflective dataset of those asked for, have."""
-    key = missing.args[0] if missing.args else None
-    near = difflib.get_close_matches(key, list(candidate), 1) if isinstance(key, str) else []
-    meant = "did you mean %r? " % near[0] if near and near[0] != key else ""
-    known = "components of the candidate: %s; of the reflective dataset: %s"
-    return meant + known % (", ".join(candidate), ", ".join(asked_for))
 
 
 def _misspelt(module: ModuleType) -> dict[str, str]:

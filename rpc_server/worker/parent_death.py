@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def die_with_parent(expected_parent: int | None = None) -> None:
@@ -27,6 +27,13 @@ def die_with_parent(expected_parent: int | None = None) -> None:
         return  # an interpreter without ctypes, or a C library without prctl
     if expected_parent is not None and os.getppid() != expected_parent:
         os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Have descendants whose parent ends become children of this process, on Linux."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 if __name__ == "__main__":

@@ -16,15 +16,6 @@ REFERENCE = "$image"
 MAX_BYTES = 5 * 2**20
 _DEEPEST = 200
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,(.*)", re.DOTALL)
-_MEDIA_TYPES = {
-    "png": "image/png",
-    "jpg": "image/jpeg",
-    "jpeg": "image/jpeg",
-    "gif": "image/gif",
-    "webp": "image/webp",
-    "bmp": "image/bmp",
-    "svg": "image/svg+xml",
-}
 
 
 def members(dataset: Any) -> str:
@@ -76,30 +67,23 @@ def put_back(value: Any, images: dict[str, dict[str, str]]) -> Any:
 
 
 def _image_content(image: Any, path: str) -> dict[str, str]:
-    media_type = image.media_type
-    if image.path is not None:
-        try:
-            with open(image.path, "rb") as file:
-                data = file.read(MAX_BYTES + 1)
-        except OSError as error:
-            raise NotJsonError("%s is an image that cannot be read: %s" % (path, error)) from None
-        media_type = media_type or _MEDIA_TYPES.get(str(image.path).rpartition(".")[2].lower(), "image/png")
-    else:
-        text = image.base64_data
-        if text is None:
-            inline = _DATA_URL.fullmatch(image.url)
-            if inline is None:
-                raise NotJsonError(
-                    "%s is an image at a URL, which the optimizer does not fetch; "
-                    "give the image itself, as `path` or `base64_data`" % path
-                )
-            media_type, text = inline.groups()
-        try:
-            data = base64.b64decode(text, validate=True)
-        except binascii.Error as error:
-            raise NotJsonError("%s is an image that is not base64: %s" % (path, error)) from None
+    try:
+        url = image.to_openai_content_part()["image_url"]["url"]
+    except OSError as error:
+        raise NotJsonError("%s is an image that cannot be read: %s" % (path, error)) from None
+    inline = _DATA_URL.fullmatch(url)
+    if inline is None:
+        raise NotJsonError(
+            "%s is an image at a URL, which the optimizer does not fetch, or of another media type than image/...; "
+            "give the image itself, as `path` or `base64_data`" % path
+        )
+    media_type, text = inline.groups()
+    try:
+        data = base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise NotJsonError("%s is an image that is not base64: %s" % (path, error)) from None
     if len(data) > MAX_BYTES:
         raise NotJsonError("%s is an image of more than %d bytes; make it smaller" % (path, MAX_BYTES))
     if not data:
         raise NotJsonError("%s is an empty image" % path)
-    return {"media_type": media_type, "base64": base64.b64encode(data).decode()}
+    return {"media_type": media_type, "base64": text}

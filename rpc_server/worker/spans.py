@@ -32,7 +32,6 @@ _STRAY = (
     "the %s is not recorded: it starts in a thread without context while several examples run; copy the context "
     "into the thread, or run one example at once"
 )
-_TWICE = "%s and %s record the same calls of models, as two steps each; switch one of them off"
 _random = random.SystemRandom()
 _ID_METHODS = {  # the SDK's own draw from `random`, which the program may have seeded
     "generate_span_id": lambda _: _random.randrange(1, 2**64),
@@ -53,7 +52,6 @@ class ExampleSpans:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._steps: dict[int, _SpanStep] = {}
-        self._scopes: dict[str, str] = {}  # what records the calls of models, by component and messages
 
     def __enter__(self) -> None:
         watch()
@@ -76,7 +74,7 @@ class ExampleSpans:
     def add(self, span: Any) -> None:
         """Record a span that starts; what it holds is read when the example's program has returned."""
         if self._trace.is_wanted:
-            step = self._steps[span.context.span_id] = _SpanStep(span, self._scopes)
+            step = self._steps[span.context.span_id] = _SpanStep(span)
             self._trace.add(step, self._steps.get(span.parent.span_id) if span.parent is not None else None)
 
     def _surrounding(self) -> Step | None:
@@ -93,10 +91,9 @@ class _SpanStep(Step):
     _is_counted = False
     """Whether a step around it has taken its usage."""
 
-    def __init__(self, span: Any, scopes: dict[str, str]) -> None:
+    def __init__(self, span: Any) -> None:
         super().__init__()
         self._span = span
-        self._scopes = scopes
 
     def settle(self, candidate: Mapping[str, str], around: tuple[Step, ...]) -> bool:
         span = self._span
@@ -133,18 +130,7 @@ class _SpanStep(Step):
                 self.pop("usage", None)  # it is a part of that
             self._is_counted = "usage" in self
             same[-1].take(self)
-        elif component is not None and kind == MODEL:
-            self._report_twice(component)
         return not same
-
-    def _report_twice(self, component: str) -> None:
-        """Report a call that two instrumentations record beside each other."""
-        key = repr((component, self["inputs"].get("messages")))
-        scope = str(getattr(self._span.instrumentation_scope, "name", ""))
-        other = self._scopes.get(key, scope)
-        self._scopes[key] = scope
-        if other != scope:
-            warn(_TWICE % tuple(sorted((other, scope))))
 
     def _is_within_counted(self) -> bool:
         step = self._around
@@ -178,9 +164,6 @@ def watch() -> None:
     with _lock:
         if not hasattr(processor, "_evolverpc_watched"):
             processor.on_start = _recorded(processor.on_start)
-            for name in ("on_end", "_on_ending"):  # older versions have not the second
-                if hasattr(processor, name):
-                    setattr(processor, name, _guarded(getattr(processor, name)))
             processor._evolverpc_watched = True
 
 
@@ -236,26 +219,12 @@ def _open_here() -> tuple[ExampleSpans | None, bool]:
 
 
 def _recorded(on_start: Callable[..., Any]) -> Callable[..., Any]:
-    others = _guarded(on_start)
-
     def recorded(span: Any, parent_context: Any = None) -> None:
         spans, is_stray = _open_here()
         if is_stray and kind_of(dict(span.attributes or {})) is not None:
             warn(_STRAY % f"span {span.name!r}")
         if spans is not None:
             spans.add(span)
-        others(span, parent_context=parent_context)
+        on_start(span, parent_context=parent_context)
 
     return recorded
-
-
-def _guarded(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the call of the program's span processors with their exceptions reported instead of raised."""
-
-    def guarded(*arguments: Any, **options: Any) -> None:
-        try:
-            call(*arguments, **options)
-        except Exception as problem:  # noqa: BLE001  # a processor may raise anything
-            warn("a span processor of the program raised %s: %s" % (type(problem).__name__, problem))
-
-    return guarded

@@ -6,10 +6,9 @@ Each function changes one imported module in place, once. Programs behave as bef
 from __future__ import annotations
 
 import functools
-import sys
 from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 
-from .calls import INSIDE, OF_THREAD, Call, apart, begin, branched, place, waited
+from .calls import INSIDE, OF_THREAD, Call, apart, begin, branched, place
 from .response_body import ERROR
 
 _CALL = "_evolverpc_call"
@@ -18,7 +17,7 @@ _CALL = "_evolverpc_call"
 def watch_httpx(package: Any) -> None:
     """Watch the transports of httpx or httpx2; others, such as those of tests, use no network or another client."""
 
-    class Stream(package.SyncByteStream):  # type: ignore[misc]  # known at run time only
+    class Stream(package.SyncByteStream, package.AsyncByteStream):  # type: ignore[misc]  # known at run time only
         def __init__(self, stream: Any, call: Call) -> None:
             self._stream = stream
             self._call = call
@@ -26,80 +25,73 @@ def watch_httpx(package: Any) -> None:
         def __iter__(self) -> Iterator[bytes]:
             return _parts(self._stream, self._call)
 
-        def close(self) -> None:
-            self._stream.close()
-
-    class AsyncStream(package.AsyncByteStream):  # type: ignore[misc]  # as above
-        def __init__(self, stream: Any, call: Call) -> None:
-            self._stream = stream
-            self._call = call
-
         def __aiter__(self) -> Any:
             return _async_parts(self._stream, self._call)
+
+        def close(self) -> None:
+            self._stream.close()
 
         async def aclose(self) -> None:
             await self._stream.aclose()
 
-    def watched(handle: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(handle)
-        def handle_request(transport: Any, request: Any) -> Any:
-            call = begin(request.method, str(request.url), vars(request).get("_content"))
-            if call is None:
-                return handle(transport, request)
-            with call:
-                response = handle(transport, request)
-            call.answered(response.status_code, _by_name(response.headers.raw))
-            response.stream = Stream(response.stream, call)
-            return response
+    def begun(request: Any) -> Call | None:
+        return begin(request.method, str(request.url), vars(request).get("_content"))
 
-        return handle_request
+    def answered(call: Call, response: Any) -> None:
+        call.answered(response.status_code, _by_name(response.headers.raw))
+        response.stream = Stream(response.stream, call)
 
-    def watched_async(handle: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(handle)
-        async def handle_async_request(transport: Any, request: Any) -> Any:
-            call = begin(request.method, str(request.url), vars(request).get("_content"))
-            if call is None:
-                return await handle(transport, request)
-            with call:
-                response = await handle(transport, request)
-            call.answered(response.status_code, _by_name(response.headers.raw))
-            response.stream = AsyncStream(response.stream, call)
-            return response
-
-        return handle_async_request
-
-    package.HTTPTransport.handle_request = watched(package.HTTPTransport.handle_request)
-    package.AsyncHTTPTransport.handle_async_request = watched_async(package.AsyncHTTPTransport.handle_async_request)
+    sync, asynchronous = package.HTTPTransport, package.AsyncHTTPTransport
+    sync.handle_request = _exchange(sync.handle_request, begun, answered)
+    asynchronous.handle_async_request = _async_exchange(asynchronous.handle_async_request, begun, answered)
 
 
 def watch_lm15(module: Any) -> None:
     """Watch the transports of lm15, by which DSPy calls models."""
-    transport, async_transport = module.StdlibTransport, module.StdlibAsyncTransport
-    stream, do_stream = transport.stream, async_transport._do_stream
 
-    @functools.wraps(stream)
-    def watched(self: Any, request: Any) -> Any:
-        call = begin(request.method, request.url, request.body)
-        if call is None:
-            return stream(self, request)
-        with call:
-            response = stream(self, request)
+    def begun(request: Any) -> Call | None:
+        return begin(request.method, request.url, request.body)
+
+    def answered(call: Call, response: Any, parts: Any) -> None:
         call.answered(response.status, {name.lower(): value for name, value in response.headers})
-        response._chunks = _parts(response._chunks, call)
+        response._chunks = parts(response._chunks, call)
+
+    sync, asynchronous = module.StdlibTransport, module.StdlibAsyncTransport
+    sync.stream = _exchange(sync.stream, begun, functools.partial(answered, parts=_parts))
+    read = functools.partial(answered, parts=_async_parts)
+    asynchronous._do_stream = _async_exchange(asynchronous._do_stream, begun, read)
+
+
+def _exchange(send: Any, begun: Callable[[Any], Call | None], answered: Callable[[Call, Any], None]) -> Any:
+    """Return a transport's method that sends a request and returns the response, watched."""
+
+    @functools.wraps(send)
+    def watched(transport: Any, request: Any) -> Any:
+        call = begun(request)
+        if call is None:
+            return send(transport, request)
+        with call:
+            response = send(transport, request)
+        answered(call, response)
         return response
 
-    @functools.wraps(do_stream)
-    async def watched_async(self: Any, request: Any) -> Any:
-        call = begin(request.method, request.url, request.body)
+    return watched
+
+
+def _async_exchange(send: Any, begun: Callable[[Any], Call | None], answered: Callable[[Call, Any], None]) -> Any:
+    """Return the same of an asynchronous transport."""
+
+    @functools.wraps(send)
+    async def watched(transport: Any, request: Any) -> Any:
+        call = begun(request)
         if call is None:
-            return await do_stream(self, request)
+            return await send(transport, request)
         with call:
-            response = await do_stream(self, request)
-        call.answered(response.status, {name.lower(): value for name, value in response.headers})
-        response._chunks = _async_parts(response._chunks, call)
+            response = await send(transport, request)
+        answered(call, response)
         return response
 
-    transport.stream, async_transport._do_stream = watched, watched_async
+    return watched
 
 
 def watch_aiohttp(package: Any) -> None:
@@ -376,27 +368,6 @@ def _not_connected(host: Any, port: Any, problem: OSError) -> None:
         call.raised(problem)
 
 
-def watch_futures(module: Any) -> None:
-    """Note when a thread has waited for what it gave to a pool."""
-    future = module.Future
-
-    def each(function: Any) -> Any:
-        @functools.wraps(function)
-        def watched(*given: Any, **options: Any) -> Any:
-            for found in function(*given, **options):
-                waited()
-                yield found
-
-        return watched
-
-    future.result, future.exception = _waiting(future.result), _waiting(future.exception)
-    wait, as_completed = _waiting(module.wait), each(module.as_completed)
-    holders: tuple[Any, ...] = (module, sys.modules.get("concurrent.futures"))
-    for holder in holders:
-        if hasattr(holder, "wait"):  # the package, once it has imported them
-            holder.wait, holder.as_completed = wait, as_completed
-
-
 def watch_pools(module: Any) -> None:
     """Have what is submitted to a pool of threads belong to the example that submits it."""
     module.ThreadPoolExecutor.submit = _giving(module.ThreadPoolExecutor.submit)
@@ -404,11 +375,8 @@ def watch_pools(module: Any) -> None:
 
 def watch_thread_pools(module: Any) -> None:
     """Have what is given to a pool of threads of `multiprocessing` belong to the example that gives it."""
-    pool, result, iterator = module.ThreadPool, module.ApplyResult, module.IMapIterator
     for name in ("apply_async", "_map_async", "imap", "imap_unordered"):
-        setattr(pool, name, _giving(getattr(pool, name)))
-    result.wait, iterator.next = _waiting(result.wait), _waiting(iterator.next)
-    iterator.__next__ = iterator.next
+        setattr(module.ThreadPool, name, _giving(getattr(module.ThreadPool, name)))
 
 
 def _giving(give: Callable[..., Any]) -> Callable[..., Any]:
@@ -419,17 +387,6 @@ def _giving(give: Callable[..., Any]) -> Callable[..., Any]:
         elif "func" in options:
             options["func"] = apart(options["func"])
         return give(self, *given, **options)
-
-    return watched
-
-
-def _waiting(wait: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(wait)
-    def watched(*given: Any, **options: Any) -> Any:
-        try:
-            return wait(*given, **options)
-        finally:
-            waited()
 
     return watched
 

@@ -15,32 +15,23 @@ import time
 import warnings
 from typing import Any, Collection, NamedTuple
 
-from .parent_death import die_with_parent
+from .parent_death import adopt_orphans, die_with_parent
 
-_FIRST = 1  # the jail's own, which ends last
-_ALL = -1  # every process but the first and the caller
-_PATIENCE_S = 0.02
+_ALL = -1  # every process but the jail's first and the caller
 _AT_MOST_S = 5.0
 _ROUND_S = 0.002
-_OVER = (b"Z", b"X")
-
-
-class _ProcessEntry(NamedTuple):
-    """A process: its parent's pid and its start time, which distinguishes it from another of the same pid."""
-
-    parent: int
-    started: int
 
 
 class ProcessReaper:
     """Ends what examples leave behind, in a jail, where every visible process is the program's own.
 
-    Leftovers are all processes but those that exist when this is created, the known ones, and their descendants. A
-    process whose parent ended belongs to no example: it is a leftover.
+    A process whose parent has ended belongs to no example. It becomes a child of this process, and is told from the
+    children that this process had at the beginning, and from the known ones that it forks.
     """
 
     def __init__(self) -> None:
-        self._initial = _read_processes() or {}
+        adopt_orphans()
+        self._initial = _children()
         self._stopped = False
 
     def stop(self) -> None:
@@ -49,18 +40,17 @@ class ProcessReaper:
         _signal(_ALL, signal.SIGSTOP)
 
     def end(self, known: Collection[int]) -> None:
-        """Kill all leftovers; descendants of a `known` pid, or of an initial process, are kept.
+        """Kill all leftovers, with what they started.
 
         All processes are stopped meanwhile: running ones would fork more, and leave this process no time.
         """
         begun = time.monotonic()
         if not self._stopped:
-            found = self._find_leftovers(known, until=begun + _PATIENCE_S)
-            if found is not None and not found:
+            if not self.find_leftovers(known):
                 return
             self.stop()
         try:
-            while found := self._find_leftovers(known):
+            while found := self.find_leftovers(known):
                 if time.monotonic() > begun + _AT_MOST_S:
                     _signal(_ALL, signal.SIGKILL)  # the known ones too, which are started again
                     return
@@ -71,41 +61,24 @@ class ProcessReaper:
             self._stopped = False
             _signal(_ALL, signal.SIGCONT)
 
-    def _find_leftovers(self, known: Collection[int], until: float | None = None) -> set[int] | None:
-        """Return their pids; None if that takes longer than `until`."""
-        seen = _read_processes(until)
-        if seen is None:
-            return None
-        heads = {pid for pid, process in self._initial.items() if seen.get(pid) == process}
-        heads = heads.union(known) - {_FIRST, os.getpid()}
-        return {pid for pid in seen if pid not in (_FIRST, os.getpid()) and not _descends(pid, heads, seen)}
+    def find_leftovers(self, known: Collection[int]) -> list[int]:
+        """Return the pids of those that run; those that have ended are reaped."""
+        adopted = _children() - self._initial - {*known}
+        return [pid for pid in adopted if os.waitpid(pid, os.WNOHANG)[0] == 0]
 
 
-def _descends(pid: int, heads: set[int], seen: dict[int, _ProcessEntry]) -> bool:
-    passed: set[int] = set()
-    while pid not in heads:
-        if pid not in seen or pid in passed:  # parents were read at different times, and may form a cycle
-            return False
-        passed.add(pid)
-        pid = seen[pid].parent
-    return True
-
-
-def _read_processes(until: float | None = None) -> dict[int, _ProcessEntry] | None:
-    """Return the running processes; None if that takes longer than `until`."""
-    found: dict[int, _ProcessEntry] = {}
+def _children() -> set[int]:
+    own, found = os.getpid(), set()
     for name in os.listdir("/proc"):
-        if until is not None and time.monotonic() > until:
-            return None
         if not name.isdigit():
             continue
         try:
             with open("/proc/%s/stat" % name, "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
+                parent = int(file.read().rpartition(b")")[2].split()[1])
         except OSError:
             continue  # it has just ended
-        if fields[0] not in _OVER:
-            found[int(name)] = _ProcessEntry(int(fields[1]), int(fields[19]))
+        if parent == own:
+            found.add(int(name))
     return found
 
 
@@ -243,6 +216,8 @@ class Zygote:
                 self._reaper.end(self._children.values())
             code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
             self._send({"exited": number, "status": code})
+        if self._reaper is not None:
+            self._reaper.find_leftovers(self._children.values())
 
     def _send(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # the server is gone, which the end of input shows next

@@ -22,7 +22,7 @@ from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.candidates import check_names
 from rpc_server.worktrees.environments import CommitEnvironments, Environment
 from rpc_server.worktrees.repository import UserRepository
-from rpc_server.worktrees.server_folder import ServerFolder
+from rpc_server.worktrees.server_folder import ServerFolder, remove
 from rpc_server.worktrees.worktree import Worktree, prepare_worktree, worktree_settings
 
 T = TypeVar("T")
@@ -228,7 +228,7 @@ class InstancePool:
         """End its program and remove its files."""
         if instance.program is not None:  # otherwise nothing of it exists
             await instance.program.close()
-            await run_shielded(self.state.remove, instance.worktree.folder)
+            await run_shielded(remove, instance.worktree.folder)
 
     async def close(self) -> None:
         """Close all instances."""
@@ -258,7 +258,7 @@ class InstancePool:
         """
         folder = self.state.new_folder("trees")
         async with AsyncExitStack() as undo:
-            undo.push_async_callback(run_shielded, self.state.remove, folder)
+            undo.push_async_callback(run_shielded, remove, folder)
             worktree = await self._create_worktree(commit, folder, objects, on_progress)
             on_progress("starting the program")
             program = await open_program(

@@ -1,11 +1,9 @@
 """An outline of a commit's code for a model that will request a change: files, definitions, notes; bounded."""
 
-import ast
-import warnings
+import re
 from pathlib import PurePosixPath
 
 from evolverpc_common.node_tools import package_folders
-from rpc_server.worktrees import typescript_outline
 from rpc_server.worktrees.repository import UserRepository
 
 NOTES = ("AGENTS.md", "CLAUDE.md", "README.md")
@@ -17,7 +15,20 @@ MAX_READ = 200
 """Files that are read at most; further ones are only named."""
 
 _MAX_BYTES = 256 * 2**10
-_COMMENT = ("//", "#", "--", ";", "*", "/*")
+_LONGEST_LINE = 200
+
+_COMMENT = re.compile(r'\s*(//|#|--|;|/?\*|"""|\'\'\')')
+_DEFINITION = re.compile(
+    r"""\s*(?:(?:export|default|declare|public|private|protected|static|abstract|final|pub|async)\s+)*(?:
+        (?:def|class|function\*?|interface|type|enum|struct|trait|func|fn|sub)\s+[\w$.!?]+\s*
+            (?:[(:<{=\[]|$|(?:extends|implements|struct|interface)\b)
+      | (?:func\s*\(|impl\b)                                           # methods in Go and Rust
+      | (?:(?:const|let|var)\s+)?[\w$\#]+\s*[:=]\s*(?:async\s*)?(?:function\b|\(?[^=;]*=>)
+      | (?!(?:if|for|while|switch|catch|with)\b)[\w$\#]+\s*\([^;]*\)\s*(?::[^;=]*)?\{    # a method in TypeScript
+    )""",
+    re.VERBOSE,
+)
+"""A line that begins a definition, in Python, TypeScript, Go, Rust, Ruby or Perl."""
 
 
 def outline_of(repository: UserRepository, commit: str) -> str:
@@ -35,7 +46,7 @@ def outline_of(repository: UserRepository, commit: str) -> str:
     lines = []
     for at, path in enumerate(paths):
         name, content = _printable(path), contents.get(path) if at < MAX_READ else None
-        lines.append(name if content is None else "\n".join([name + _size(content), *_definitions(path, content)]))
+        lines.append(name if content is None else "\n".join([name + _size(content), *_definitions(content)]))
     notes_text = "".join(_note(path, contents[path]) for path in notes if contents.get(path))[:MAX_NOTES]
     listed = _cut("\n".join(lines), MAX_CHARACTERS - len(notes_text))
     return f"Files ({len(paths)}):\n{listed}\n{notes_text}"
@@ -48,37 +59,16 @@ def _size(content: bytes) -> str:
     return f" ({lines} lines)"
 
 
-def _definitions(path: str, content: bytes) -> list[str]:
+def _definitions(content: bytes) -> list[str]:
+    """Return the first words of a file's comment at its top and the lines that begin definitions."""
     if len(content) > _MAX_BYTES or b"\0" in content[:8000]:
         return []
-    suffix = PurePosixPath(path).suffix
-    if suffix in typescript_outline.SUFFIXES:
-        return typescript_outline.definitions(path, content)
-    text = content.decode("utf-8", "replace")
-    if suffix != ".py":
-        first = text.lstrip().split("\n", 1)[0].strip()
-        return [f"    {first[:160]}"] if first.startswith(_COMMENT) else []
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings about its style
-            module = ast.parse(text)
-        about = (ast.get_docstring(module) or "").split("\n", 1)[0]
-        return [*([f'    """{about}"""'] if about else []), *_members(module.body, "    ")]
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return [f"    (no Python: {error})"]
-
-
-def _members(body: list[ast.stmt], indent: str) -> list[str]:
-    lines = []
-    for node in body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            kind = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
-            lines.append(f"{indent}{kind} {node.name}({ast.unparse(node.args)})")
-        elif isinstance(node, ast.ClassDef):
-            bases = ", ".join(ast.unparse(base) for base in node.bases)
-            lines.append(f"{indent}class {node.name}" + (f"({bases})" if bases else ""))
-            lines += _members(node.body, indent + "    ")
-    return lines
+    lines = [line[:_LONGEST_LINE].rstrip() for line in content.decode("utf-8", "replace").splitlines()]
+    written = [line for line in lines if line and not line.startswith("#!")]
+    has_comment = bool(written) and _COMMENT.match(written[0]) is not None
+    about = next((line for line in written if any(map(str.isalpha, line))), "") if has_comment else ""
+    found = [about] if about else []
+    return [f"    {line}" for line in found + [line for line in lines if _DEFINITION.match(line)]]
 
 
 def _note(path: str, content: bytes) -> str:

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 CACHE = "evolverpc"
 
-_SUBFOLDERS = ("trees", "drafts", "gone")
+_SUBFOLDERS = ("trees", "drafts")
 
 
 def cache_folder() -> Path:
@@ -58,9 +58,8 @@ class ServerFolder:
             others = [server for server in self._servers.iterdir() if server != self.folder]
             left = [server for server in others if not _still_runs(server)]
             self.only_server = len(left) == len(others)
-            ours = [self._moved_aside(server) for server in left]
-        for folder in ours:  # without the lock, as this may take long
-            remove(folder)
+        for server in left:  # without the lock, as this may take long
+            remove(server)
 
     def new_folder(self, kind: str) -> Path:
         """Return an unused path in it; `kind`: `trees` or `drafts`."""
@@ -76,10 +75,6 @@ class ServerFolder:
             return [self.without_paths(member) for member in value]
         return value
 
-    def remove(self, folder: Path) -> None:
-        """Remove a folder of it; what cannot be removed now is removed with the server's folder."""
-        remove(self._moved_aside(folder))
-
     def close(self) -> None:
         """Remove everything; do nothing if it was never created."""
         if self._lock is None:
@@ -90,17 +85,6 @@ class ServerFolder:
             remove(self.folder)
         os.close(self._lock)
         self._lock = None
-
-    def _moved_aside(self, folder: Path) -> Path:
-        """Move a folder out of sight of other servers; return its new path."""
-        gone = self.folder / "gone" / uuid.uuid4().hex
-        try:
-            folder.rename(gone)
-        except FileNotFoundError:
-            return gone  # which is not there either
-        except PermissionError:
-            return folder  # its program changed the modes, which the removal restores
-        return gone
 
 
 def servers_folder(git_dir: Path, given: Path | None) -> Path:
@@ -118,7 +102,7 @@ def servers_folder(git_dir: Path, given: Path | None) -> Path:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder; log what cannot be removed, which a later start sweeps."""
+    """Remove a folder; log what cannot be removed now, which the server's end or a later start removes."""
     try:
         remove_tree(folder)
     except OSError as error:

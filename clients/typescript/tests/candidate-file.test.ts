@@ -154,18 +154,9 @@ it("last is the newest run of the working directory", () => {
   expect(loadCandidate("last")).toEqual({ prompt: "newer" });
 });
 
-it.each([
-  ["none", ""],
-  ["2026-run", "; did you mean runs/2026-run?"],
-])("%s is no path and is answered with the ways to name a run", (given, meant) => {
-  const here = folder();
-  mkdirSync(join(here, "runs", "2026-run"), { recursive: true });
-  const before = process.cwd();
-  process.chdir(here);
-  onTestFinished(() => process.chdir(before));
-  expect(() => loadCandidate(given)).toThrow(
-    `${given}: there is no such file or folder in ${here}${meant}; give "last", or the folder of a run, which ` +
-      "`npx evolverpc show last` prints as `results in`, or the best_candidate.json in it",
+it("what is no path is answered with the ways to name a run", () => {
+  expect(() => loadCandidate("2026-run")).toThrow(
+    /^2026-run: there is no such file or folder in .*; give "last", or the folder of a run/,
   );
 });
 

@@ -80,10 +80,10 @@ describe("sources", () => {
     ["rows.json", "{}", /rows\.json: not an array of rows/],
     ["rows.json", "[{}, 3]", /rows\.json: row 1 is not a JSON object/],
     ["rows.csv", 'a,b\n"x\ny",1\n2\n', /rows\.csv: line 4 has 1 values for 2 columns/],
-    ["rows.csv", 'a,b\n"x"y,1\n', /rows\.csv: line 2: a comma or the end of the line must follow a value in quotes/],
+    ["rows.csv", 'a,b\n"x"y,1\n', /rows\.csv: line 2: a value in quotes/],
     ["rows.csv", 'a,b\n1,"x\n', /rows\.csv: line 2: a value in quotes has no end/],
     ["rows.csv", "a,a\n", /the header has the name "a" twice/],
-    ["rows.csv", "a;b\n1;2\n", /is ";" the separator/],
+    ["rows.csv", "a;b\n1;2\n", /columns are separated by commas/],
     ["rows.csv", "a,b\n", /rows\.csv: holds no rows/],
     ["rows.jsonl", new Uint8Array([0xff]), /not UTF-8 text/],
     ["rows.txt", "", /rows are read from \.jsonl, \.json or \.csv/],
@@ -95,9 +95,6 @@ describe("sources", () => {
 
   it("a missing file, an address and a used iterator are refused", async () => {
     await expect(readRows("none.jsonl")).rejects.toThrow(`none.jsonl: there is no such file in ${process.cwd()}`);
-    await expect(readRows("pakage.json")).rejects.toThrow(
-      /pakage\.json: there is no such file .*; did you mean package\.json\?/,
-    );
     await expect(readRows(new URL("https://x.test/a.jsonl"))).rejects.toThrow(/download it first/);
     await expect(readRows(3 as never)).rejects.toThrow("`rows` must be rows: an array, another iterable");
     const once = streamed({});

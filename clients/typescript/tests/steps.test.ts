@@ -207,7 +207,7 @@ it.each([[5], [{}], [null], [{ name: 5 }]])("a step of %o is a mistake, traced o
   }
 });
 
-it("a step of an unknown component is recorded, and reported once with the nearest name", async () => {
+it("a step of an unknown component is recorded, and reported once", async () => {
   const seedCandidate = { plan: "", planner: "", writer: "" };
   const logged: string[] = [];
   const run: Run = (_, context) => context.step("planer", {}, () => 1);
@@ -218,7 +218,7 @@ it("a step of an unknown component is recorded, and reported once with the neare
   const { result } = await call(server, "evaluate", { candidate: seedCandidate, batch, ...traced });
   expect(result.results[1].trajectory.steps).toMatchObject([{ component: "planer", outputs: 1 }]);
   expect(logged).toEqual([
-    'a step is of component "planer": the candidate has no such component, it has plan, planner, writer; did you mean "planner"?',
+    'a step is of component "planer": the candidate has no such component, it has plan, planner, writer',
   ]);
 });
 
@@ -364,7 +364,7 @@ it("feedback on components is sent, and what is wrong with it is reported once",
   expect(logged).toEqual([
     expect.stringMatching(/^`score` returned another score for component "ruels" than for the whole example/),
     'component_feedback names "tone", which ran no step in this example; it is not used',
-    'component_feedback names "ruels": the candidate has no such component, it has rules, tone; did you mean "rules"?',
+    'component_feedback names "ruels": the candidate has no such component, it has rules, tone',
   ]);
 });
 

@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from protocol.evaluation import Usage
-from rpc_server.mutations.agents import AgentFailed, ClaudeAgent
+from rpc_server.mutations.agents import Agent, AgentFailed, agent_from
+from rpc_server.settings.code_settings import CodeChangeSettings
 from tests.support.scripted_anthropic import Script, use
 
 TOOLS = ("Read", "Edit", "Write", "Glob", "Grep", "Bash")
@@ -18,10 +20,9 @@ EDITS = [
 ]
 
 
-def claude(*, max_turns: int = 20, max_cost_usd: float | None = None, timeout_s: float = 60.0) -> ClaudeAgent:
-    return ClaudeAgent(
-        model="claude-sonnet-4-5", tools=TOOLS, max_turns=max_turns, max_cost_usd=max_cost_usd, timeout_s=timeout_s
-    )
+def claude(**settings: Any) -> Agent:
+    given = {"agent_model": "claude-sonnet-4-5", "agent_tools": TOOLS, **settings}
+    return agent_from(CodeChangeSettings(allow_mutations=True, **given))
 
 
 def without_end(_: object) -> list[object]:
@@ -79,7 +80,7 @@ async def test_too_high_a_cost_is_a_failure_with_the_cost(workplace, model):
     model.scripts.append(Script("Make it louder.", without_end, input_tokens=100_000))
 
     with pytest.raises(AgentFailed) as failed:
-        await workplace.work(claude(max_cost_usd=0.5))
+        await workplace.work(claude(agent_max_cost_usd=0.5))
 
     assert failed.value.reason == "the cost limit of $0.5 was reached"
     assert failed.value.usage.cost_usd == pytest.approx(0.6, rel=0.01)

@@ -3,12 +3,12 @@
 import pytest
 
 from protocol.evaluation import Usage
-from rpc_server.mutations.agents import MAX_LINE_BYTES, MAX_PROGRESS, MAX_SUMMARY, AgentFailed, CommandAgent
+from rpc_server.mutations.agents import MAX_LINE_BYTES, MAX_PROGRESS, MAX_SUMMARY, Agent, AgentFailed
 from rpc_server.program import supervised_command as commands_run
 
 
-def agent(script: str, *, timeout_s: float = 30.0) -> CommandAgent:
-    return CommandAgent(("sh", "-c", script), timeout_s=timeout_s)
+def agent(script: str, *, timeout_s: float = 30.0) -> Agent:
+    return Agent("sh", ("sh", "-c", script), timeout_s)
 
 
 async def test_the_prompt_is_on_its_stdin_and_the_folder_its_working_directory(workplace):
@@ -41,7 +41,7 @@ async def test_another_exit_status_than_0_is_a_failure_with_what_it_wrote(workpl
 
 async def test_a_command_that_does_not_exist_is_a_failure(workplace):
     with pytest.raises(AgentFailed) as failed:
-        await workplace.work(CommandAgent(("nonesuch",), timeout_s=30.0))
+        await workplace.work(Agent("nonesuch", ("nonesuch",), 30.0))
 
     assert failed.value.reason == "nonesuch cannot be started: No such file or directory"
     assert failed.value.log_tail == "cannot start nonesuch: No such file or directory\n"

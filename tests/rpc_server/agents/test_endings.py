@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from rpc_server.mutations.agents import ClaudeAgent, CommandAgent
+from rpc_server.mutations.agents import Agent, agent_from
+from rpc_server.settings.code_settings import CodeChangeSettings
 from tests.support.scripted_anthropic import Script, Silence, use
 from tests.support.waiting import eventually
 
@@ -32,12 +33,13 @@ def sleeping(workplace) -> bool:
     return all(sleep in commands for sleep in SLEEPS)
 
 
-def command(then: str) -> CommandAgent:
-    return CommandAgent(("sh", "-c", STARTS_DAEMONS + then), timeout_s=60.0)
+def command(then: str) -> Agent:
+    return Agent("sh", ("sh", "-c", STARTS_DAEMONS + then), 60.0)
 
 
-def claude() -> ClaudeAgent:
-    return ClaudeAgent(model="claude-sonnet-4-5", tools=("Bash",), max_turns=9, max_cost_usd=None, timeout_s=60.0)
+def claude() -> Agent:
+    settings = {"agent_model": "claude-sonnet-4-5", "agent_tools": ("Bash",)}
+    return agent_from(CodeChangeSettings(allow_mutations=True, **settings))
 
 
 async def test_cancelling_ends_all_processes_before_it_returns(workplace):

@@ -44,7 +44,7 @@ export function reportComponentFeedback(
   const ran = new Set(stepsOf(trajectory).map(({ component }) => component));
   for (const name of Object.keys(feedback)) {
     if (!components.includes(name)) {
-      notices.once(`component_feedback names ${JSON.stringify(name)}: ${unknownComponent(name, components)}`);
+      notices.once(`component_feedback names ${JSON.stringify(name)}: ${unknownComponent(components)}`);
     } else if (ran.size > 0 && !ran.has(name)) {
       notices.once(
         `component_feedback names ${JSON.stringify(name)}, which ran no step in this example; it is not used`,

@@ -2,7 +2,6 @@
 
 import { A_FUNCTION, ANYTHING, checkKinds, type Kind, SetupError, TRUE_OR_FALSE } from "../base/configuration.js";
 import { sha256 } from "../base/digest.js";
-import { nearest } from "../base/edit-distance.js";
 import { type OptimizeSettings, type RunEvent, SETTINGS } from "../generated/optimize.js";
 import { checkProgram, PROGRAM_PARTS } from "../program/check-program.js";
 import type {
@@ -91,9 +90,7 @@ export function checkOptions(options: AnyOptions, calls: number): void {
 
 function rejectUnknown(given: object, known: readonly string[], fault: string): void {
   const unknown = Object.keys(given).find((name) => !known.includes(name));
-  if (unknown === undefined) return;
-  const meant = nearest(unknown, known);
-  throw new SetupError(`${fault} \`${unknown}\`${meant === undefined ? "" : `; did you mean \`${meant}\`?`}`);
+  if (unknown !== undefined) throw new SetupError(`${fault} \`${unknown}\``);
 }
 
 /** The program with the rows as splits of its own, which the optimizer reads page by page, and with `propose`. */

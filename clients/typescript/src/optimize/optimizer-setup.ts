@@ -27,9 +27,7 @@ const PACKAGE = fileURLToPath(new URL("../../", import.meta.url));
 const REPOSITORY = join(PACKAGE, "..", "..");
 const PYTHONS = ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python"];
 const IS_USABLE = "import sys, venv, ensurepip; print(sys.version_info >= (3, 11))";
-const TAIL_LINES = 15;
-const PROGRESS_MS = 5000;
-const CONNECTION_FAULT = /connection (broken|refused)|failed to establish|could not fetch url|timed out|dns error/i;
+const TAIL_LINES = 40;
 
 const INSTALL_UV = "curl -LsSf https://astral.sh/uv/install.sh | sh";
 
@@ -40,23 +38,19 @@ interface Source {
   key: string;
 }
 
-/** For tests. `clone`: the repository that the package is in; `progressMs`: how often a set-up states how long it has taken. */
-interface Places {
-  clone?: string;
-  progressMs?: number;
-}
-
 /**
  * Return the command of an optimizer of this package's version: `named` or that of `GEPA_CLIENT`, else the one on PATH, else
  * that of the clone which the package was installed from, else one that is set up in the cache folder. It is found there the
  * next time, and by other processes.
  *
  * Throws `SetupError` if the named one has another version, or none can be set up; nothing is left behind then.
+ *
+ * `clone`: for tests.
  */
 export async function optimizerCommand(
   named = process.env.GEPA_CLIENT,
   signal?: AbortSignal,
-  { clone = REPOSITORY, progressMs = PROGRESS_MS }: Places = {},
+  clone = REPOSITORY,
 ): Promise<string> {
   if (named !== undefined && named !== "") {
     const version = await versionOf(named);
@@ -74,10 +68,10 @@ export async function optimizerCommand(
   }
   const ofClone = join(clone, ".venv", "bin", COMMAND);
   if (existsSync(ofClone) && (await versionOf(ofClone)) === PACKAGE_VERSION) return ofClone;
-  return cached(sourceOf(), signal, progressMs);
+  return cached(sourceOf(), signal);
 }
 
-async function cached(source: Source, signal: AbortSignal | undefined, progressMs: number): Promise<string> {
+async function cached(source: Source, signal: AbortSignal | undefined): Promise<string> {
   const cache = join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "evolverpc");
   const link = join(cache, `optimizer-${PACKAGE_VERSION}-${source.key}`);
   const command = join(link, "bin", COMMAND);
@@ -95,18 +89,11 @@ async function cached(source: Source, signal: AbortSignal | undefined, progressM
   const folder = `${link}-${randomUUID().slice(0, 8)}`;
   const commands = await installCommands(source, folder);
   console.error(`evolverpc: setting up the optimizer, once, in ${folder} (about a minute)`);
-  const began = performance.now();
-  const progress = setInterval(() => {
-    const seconds = Math.round((performance.now() - began) / 1000);
-    console.error(`evolverpc: still setting up the optimizer: ${seconds} s so far`);
-  }, progressMs);
   try {
     for (const words of commands) await run(words, signal);
   } catch (error) {
     await rm(folder, { recursive: true, force: true });
     throw error;
-  } finally {
-    clearInterval(progress);
   }
   await publish(folder, link);
   return realpathSync(command);
@@ -168,20 +155,8 @@ async function installCommands({ words, constraints }: Source, folder: string): 
     return [["env", ...places, "pipx", "install", "--quiet", `--pip-args=--constraint "${constraints}"`, ...words]];
   }
   throw new SetupError(
-    `the optimizer needs uv, or Python 3.11 or newer with venv; ${await pythonFault()}, and no uv is. Install uv: ${INSTALL_UV}`,
+    `the optimizer needs uv, Python 3.11 or newer with venv, or pipx on PATH, and none is there. Install uv: ${INSTALL_UV}`,
   );
-}
-
-/** Why `python3` cannot be used. */
-async function pythonFault(): Promise<string> {
-  const { succeeded, output, isMissing } = await outcome(["python3", "--version"]);
-  if (isMissing) return "there is no python3 on PATH";
-  const version = /^Python (\d+)\.(\d+)\S*/m.exec(output);
-  if (!succeeded || version === null) {
-    return `python3 on PATH is broken: \`python3 --version\` printed ${JSON.stringify(output.trim())}`;
-  }
-  const isNew = Number(version[1]) > 3 || Number(version[2]) >= 11;
-  return `python3 on PATH is ${version[0]}${isNew ? ", without venv or ensurepip" : ""}`;
 }
 
 async function versionOf(command: string): Promise<string | undefined> {
@@ -193,32 +168,19 @@ async function run(words: string[], signal: AbortSignal | undefined): Promise<vo
   const { succeeded, output } = await outcome(words, signal);
   signal?.throwIfAborted();
   if (succeeded) return;
-  const lines = output.trim().split("\n");
-  const cause = lines.slice(0, -TAIL_LINES).find((line) => CONNECTION_FAULT.test(line));
-  const end = [...(cause === undefined ? [] : [cause, "..."]), ...lines.slice(-TAIL_LINES)].join("\n");
+  const end = output.trim().split("\n").slice(-TAIL_LINES).join("\n");
   throw new SetupError(
     `the optimizer could not be set up, and nothing of it was kept: \`${words.join(" ")}\` failed:\n${end}\n` +
-      `It needs the package index ${indexOf(words)}, once: run this again when that answers, or name an installed ` +
-      "one by the option `optimizer` or the variable GEPA_CLIENT.",
+      "It needs the package index, once: run this again when that answers, or name an installed one by the option " +
+      "`optimizer` or the variable GEPA_CLIENT.",
   );
-}
-
-/** The host of the index that a command installs from; its address may hold a password. */
-function indexOf([program]: string[]): string {
-  const variables = program === "uv" ? ["UV_DEFAULT_INDEX", "UV_INDEX_URL"] : ["PIP_INDEX_URL"];
-  const variable = variables.find((name) => process.env[name]);
-  if (variable === undefined)
-    return `pypi.org (or the one that the configuration of ${program === "uv" ? "uv" : "pip"} names)`;
-  const address = process.env[variable]?.replace(/^\w+=/, "") ?? "";
-  return URL.canParse(address) ? `${new URL(address).host} (${variable})` : `that ${variable} names, which is no URL`;
 }
 
 /** Whether a command succeeds, and what it prints. */
 function outcome([program = "", ...words]: string[], signal?: AbortSignal) {
-  return new Promise<{ succeeded: boolean; isMissing: boolean; output: string }>((resolve) => {
+  return new Promise<{ succeeded: boolean; output: string }>((resolve) => {
     const child = execFile(program, words, { signal, maxBuffer: Infinity }, (error, stdout, stderr) => {
-      const isMissing = error?.code === "ENOENT";
-      resolve({ succeeded: error === null, isMissing, output: stdout + stderr || (error?.message ?? "") });
+      resolve({ succeeded: error === null, output: stdout + stderr || (error?.message ?? "") });
     });
     child.stdin?.end();
   });

@@ -92,18 +92,12 @@ function contentOf(file: string): unknown {
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if (code !== "ENOENT") throw new CandidateError(`${file}: cannot be read: ${message}`);
-    throw new CandidateError(missing(file));
+    throw new CandidateError(
+      `${file}: there is no such file or folder in ${process.cwd()}; give "last", or the folder of a run, which ` +
+        `\`npx evolverpc show last\` prints as \`results in\`, or the ${FILE} in it`,
+    );
   }
   return parsed(file, bytes, "the file");
-}
-
-function missing(path: string): string {
-  const inRuns = join("runs", path);
-  const meant = statSync(inRuns, { throwIfNoEntry: false })?.isDirectory() ? `; did you mean ${inRuns}?` : "";
-  return (
-    `${path}: there is no such file or folder in ${process.cwd()}${meant}; give "last", or the folder of a run, which ` +
-    `\`npx evolverpc show last\` prints as \`results in\`, or the ${FILE} in it`
-  );
 }
 
 function parsed(file: string, json: string | Uint8Array, what: string): unknown {

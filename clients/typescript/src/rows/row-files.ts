@@ -1,7 +1,6 @@
 /** Rows of .jsonl, .json and .csv files; a fault names the file and the line. */
 
 import { SetupError } from "../base/configuration.js";
-import { nearest } from "../base/edit-distance.js";
 import { parseExactly } from "../base/exact-values.js";
 import { builtin } from "../base/runtime.js";
 import { isObject, shown } from "../base/values.js";
@@ -34,7 +33,6 @@ export function* fileRows(path: string): Generator<PlacedRow> {
 
 interface Files {
   readFileSync(path: string): Uint8Array;
-  readdirSync(path: string): string[];
   realpathSync(path: string): string;
 }
 
@@ -47,23 +45,12 @@ function textOf(path: string): string {
   } catch (error) {
     const { code, message } = error as { code?: string; message: string };
     if (code !== "ENOENT") throw new SetupError(`${path}: cannot be read: ${message}`);
-    const folder = /^(.*)[\\/]/.exec(path)?.[1] ?? ".";
-    const near = nearest(path.replace(/^.*[\\/]/, ""), namesIn(files, folder));
-    const meant = near === undefined ? "" : `; did you mean ${near}?`;
-    throw new SetupError(`${path}: there is no such file in ${files.realpathSync(".")}${meant}`);
+    throw new SetupError(`${path}: there is no such file in ${files.realpathSync(".")}`);
   }
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
     throw new SetupError(`${path}: not UTF-8 text`);
-  }
-}
-
-function namesIn(files: Files, folder: string): string[] {
-  try {
-    return files.readdirSync(folder);
-  } catch {
-    return []; // there is none, or it cannot be read
   }
 }
 
@@ -116,13 +103,8 @@ function* csvRows(path: string, text: string): Generator<PlacedRow> {
 function checkedHeader(path: string, names: string[]): string[] {
   const repeated = names.find((name, at) => names.indexOf(name) !== at);
   if (repeated !== undefined) throw new SetupError(`${path}: the header has the name ${shown(repeated)} twice`);
-  const [first = ""] = names;
-  const other = names.length > 1 ? undefined : /[;\t|]/.exec(first)?.[0];
-  if (other === undefined) return names;
-  throw new SetupError(
-    `${path}: one column, ${shown(first)}: is ${shown(other)} the separator? Columns are separated by commas: save the ` +
-      "file with commas, or rename the column",
-  );
+  if (names.length > 1 || !/[;\t|]/.test(names[0] ?? "")) return names;
+  throw new SetupError(`${path}: one column, ${shown(names[0])}: columns are separated by commas`);
 }
 
 /** A quoted or plain value, and what ends it. */
@@ -138,7 +120,8 @@ export function* csvRecords(path: string, text: string): Generator<{ values: str
   while (at < text.length || record.values.length > 0) {
     VALUE.lastIndex = at;
     const found = VALUE.exec(text);
-    if (found === null) throw new SetupError(`${path}: line ${line}: ${faultAt(text, at)}`);
+    if (found === null)
+      throw new SetupError(`${path}: line ${line}: a value in quotes has no end, or more than a comma behind it`);
     const [whole, quoted, plain = "", end] = found;
     at += whole.length;
     line += quoted === undefined ? 0 : lineEnds(quoted);
@@ -149,14 +132,6 @@ export function* csvRecords(path: string, text: string): Generator<{ values: str
     record = { values: [], line };
     if (end === "") return;
   }
-}
-
-function faultAt(text: string, at: number): string {
-  const isClosed = /"[^"]*(?:""[^"]*)*"/y;
-  isClosed.lastIndex = at;
-  return isClosed.test(text)
-    ? "a comma or the end of the line must follow a value in quotes; write a quote inside of it twice"
-    : "a value in quotes has no end";
 }
 
 function lineEnds(text: string): number {

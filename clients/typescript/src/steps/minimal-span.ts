@@ -18,7 +18,6 @@ export class MinimalSpan implements Span {
   constructor(
     public name: string,
     readonly attributes: Record<string, unknown>,
-    readonly instrumentationScope: { name: string },
     private readonly traceId?: string,
   ) {}
 

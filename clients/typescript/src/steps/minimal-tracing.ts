@@ -55,7 +55,7 @@ export function minimalProvider(
     const start = (name: string, { attributes, root = false }: SpanOptions, context?: Context): MinimalSpan => {
       if (!isWanted()) return UNRECORDED;
       const parent = root ? undefined : spanContextOf(context);
-      const span = new MinimalSpan(name, { ...attributes }, { name: scope }, parent?.traceId);
+      const span = new MinimalSpan(name, { ...attributes }, parent?.traceId);
       span.recorded = onStart(span, parent?.spanId);
       return span;
     };
@@ -77,4 +77,4 @@ export function minimalProvider(
 }
 
 /** Stands for each span while nothing is recorded. */
-const UNRECORDED = new MinimalSpan("unrecorded", {}, { name: "evolverpc" });
+const UNRECORDED = new MinimalSpan("unrecorded", {});

@@ -60,7 +60,7 @@ export class ModelCall {
   ) {
     this.#onUsage = counts ? currentPlace()?.onUsage : undefined;
     const attributes = { "gen_ai.operation.name": "chat", "gen_ai.request.model": model };
-    this.#span = new MinimalSpan(`chat ${model}`, attributes, { name: "evolverpc" });
+    this.#span = new MinimalSpan(`chat ${model}`, attributes);
     this.watched = currentCalls()?.beginModel(model, this.#inWork);
     if (currentPlace()?.within !== undefined || !recordSpan(this.#span)) return;
     this.#span.recorded = true;

@@ -14,9 +14,6 @@ export interface Span {
   readonly status: { code: number; message?: string | undefined };
   readonly ended: boolean;
   readonly duration: HighResolutionTime;
-  /** What records it; `instrumentationLibrary` in version 1 of the SDK. */
-  readonly instrumentationScope?: { name: string };
-  readonly instrumentationLibrary?: { name: string };
   spanContext(): { spanId: string };
 }
 

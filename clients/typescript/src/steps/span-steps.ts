@@ -14,10 +14,7 @@ export class SpanStep extends StepNode {
   /** Whether a step around it has taken its usage. */
   #isCounted = false;
 
-  constructor(
-    private readonly span: Span,
-    private readonly scopes: Map<string, string>,
-  ) {
+  constructor(private readonly span: Span) {
     super();
   }
 
@@ -40,26 +37,11 @@ export class SpanStep extends StepNode {
       notices.once(ofNoComponent(this.span.name, messages !== undefined));
     }
     const same = around.findLast((each) => component && each.component === component);
-    if (same === undefined) {
-      if (component && found.kind === "model") this.#reportTwice(component, step, notices);
-      return step;
-    }
+    if (same === undefined) return step;
     if (this.#isWithinCounted()) delete step.usage; // it is a part of that
     this.#isCounted = Boolean(step.usage);
     take(same, step);
     return undefined;
-  }
-
-  /** Report a call that two instrumentations record beside each other. */
-  #reportTwice(component: string, { inputs }: Step, notices: Notices): void {
-    const { instrumentationScope, instrumentationLibrary = instrumentationScope } = this.span;
-    const key = JSON.stringify([component, (inputs as { messages?: unknown }).messages]);
-    const scope = instrumentationLibrary?.name ?? "";
-    const other = this.scopes.get(key) ?? scope;
-    this.scopes.set(key, scope);
-    if (other === scope) return;
-    const both = [other, scope].sort().join(" and ");
-    notices.once(`${both} record the same calls of models, as two steps each; switch one of them off`);
   }
 
   #isWithinCounted(): boolean {

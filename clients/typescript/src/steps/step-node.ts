@@ -119,9 +119,7 @@ export class ProgramStep extends StepNode implements StepHandle {
 /** Report a step of a component that does not exist. */
 export function checkComponent(component: string, candidate: Candidate, notices: Notices): void {
   if (Object.hasOwn(candidate, component)) return;
-  notices.once(
-    `a step is of component ${JSON.stringify(component)}: ${unknownComponent(component, Object.keys(candidate))}`,
-  );
+  notices.once(`a step is of component ${JSON.stringify(component)}: ${unknownComponent(Object.keys(candidate))}`);
 }
 
 function textOf(value: unknown): string {

@@ -1,6 +1,5 @@
 /** Steps of an example's run, as programs write them: which component did what, what went into it and what came out. */
 
-import { nearest } from "../base/edit-distance.js";
 import { isObject, shown } from "../base/values.js";
 import type { Step } from "../generated/types.js";
 import type { RunStep, StepLabel } from "../program/program.js";
@@ -38,11 +37,9 @@ export const unrecordedStep: RunStep = (label, _inputs, fn) => {
   return fn({ usage: {}, outputs: undefined }) as never;
 };
 
-/** State that a candidate lacks a component, which ones it has, and which of them may be meant. */
-export function unknownComponent(component: string, components: readonly string[]): string {
-  const near = nearest(component, components);
-  const meant = near === undefined ? "" : `; did you mean ${JSON.stringify(near)}?`;
-  return `the candidate has no such component, it has ${[...components].sort().join(", ")}${meant}`;
+/** State that a candidate lacks a component, and which ones it has. */
+export function unknownComponent(components: readonly string[]): string {
+  return `the candidate has no such component, it has ${[...components].sort().join(", ")}`;
 }
 
 /** Return all steps of a trajectory, each before those within it; none if it holds no steps. */

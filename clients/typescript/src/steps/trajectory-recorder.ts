@@ -30,8 +30,6 @@ export class TrajectoryRecorder {
   readonly #steps: StepNode[] = [];
   /** By the ids of their spans. */
   readonly #spanSteps = new Map<string, SpanStep>();
-  /** What records the calls of models, by component and messages. */
-  readonly #scopes = new Map<string, string>();
   #recorded: Step[] | undefined;
 
   constructor(
@@ -71,7 +69,7 @@ export class TrajectoryRecorder {
 
   /** Record a span that starts, and return whether it is: what it holds is read when the example's program has returned. */
   addSpan(span: Span, parentId: string | undefined): boolean {
-    const step = new SpanStep(span, this.#scopes);
+    const step = new SpanStep(span);
     if (this.ended) {
       if (spanKind(span.attributes)) this.#reportLate(step.title);
       return false;

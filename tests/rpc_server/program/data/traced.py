@@ -11,7 +11,7 @@ EXPORTED = []
 seed_candidate = {"planner": "Plan the trip in days.", "solver": "Solve it.", "checker": "Plan", "short": "Plan the"}
 
 if SETUP != "none":
-    from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+    from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
     class Keeps(SpanExporter):
@@ -23,19 +23,11 @@ if SETUP != "none":
         def export(self, spans):
             raise RuntimeError("no exporter")
 
-    class Raises(SpanProcessor):
-        def on_start(self, span, parent_context=None):
-            raise RuntimeError("no start")
-
-        def on_end(self, span):
-            raise RuntimeError("no end")
-
     def set_up():
         provider = TracerProvider()
         provider.add_span_processor(SimpleSpanProcessor(Keeps()))
         if SETUP == "throws":
             provider.add_span_processor(SimpleSpanProcessor(Throws()))
-            provider.add_span_processor(Raises())
         trace.set_tracer_provider(provider)
 
     if SETUP != "late":

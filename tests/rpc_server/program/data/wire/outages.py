@@ -49,14 +49,6 @@ def swallowed_last():
     return ask("ok"), ask("429")
 
 
-def in_a_pool():
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(ask, "500", "one")
-        while not first.done():  # before the second is given
-            time.sleep(0.01)
-        return [given.result() for given in (first, pool.submit(ask, "ok", "two"))]
-
-
 async def in_a_branch():
     return await asyncio.gather(asyncio.to_thread(ask, "500", "one"), asyncio.to_thread(ask, "ok", "two"))
 
@@ -105,7 +97,8 @@ def raised_for_another_reason():
 def in_copied_contexts():
     with ThreadPoolExecutor(2) as pool:
         given = [
-            pool.submit(contextvars.copy_context().run, ask, *each) for each in (("500", "one"), ("ok", "two", 0.3))
+            pool.submit(contextvars.copy_context().run, ask, *each)
+            for each in (("500", "one", 0.2), ("ok", "two", 0.5))
         ]
         return [each.result() for each in given]
 
@@ -113,20 +106,6 @@ def in_copied_contexts():
 def in_a_pool_of_multiprocessing():
     with ThreadPool(1) as pool:
         return pool.starmap(ask, [("500", "one"), ("ok", "two")], chunksize=1)
-
-
-async def in_tasks_without_a_loop():
-    ended = threading.Event()
-
-    def first():
-        ask("500", "one")
-        ended.set()
-
-    async def hold():
-        ended.wait(10)  # so the last task takes its first step when the first call has ended
-
-    tasks = [asyncio.Task(each) for each in (asyncio.to_thread(first), hold(), asyncio.to_thread(ask, "ok", "two"))]
-    return [await each for each in tasks]
 
 
 def sent_from_a_file():
