@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -20,6 +20,8 @@ from sandbox_runtime.backends.records import SandboxRecord
 BACKLOG = 1024
 _PIECE_BYTES = 256 * 1024
 _END_PAUSE_S = 0.01
+_LAST_WORDS_S = 1.0
+"""How long the end of output is waited for when what wrote it has ended: another process may hold its pipe."""
 
 
 def check_environment(prepared: PreparedEnvironment) -> None:
@@ -142,7 +144,16 @@ class OutputCapture:
             self._ended.set_result(None)
 
 
-def capture_pipe(tail: OutputTail) -> tuple[OutputCapture, int]:
-    """Return a capture, and the descriptor to write to, which the caller closes. Raises `OSError`."""
+@contextlib.asynccontextmanager
+async def captured(tail: OutputTail) -> AsyncIterator[int]:
+    """Provide a descriptor to write to, which is read into `tail`, also for a moment after the block.
+
+    Raises `OSError`.
+    """
     reading, writing = os.pipe2(os.O_CLOEXEC)
-    return OutputCapture(os.fdopen(reading, "rb", buffering=0), tail), writing
+    capture = OutputCapture(os.fdopen(reading, "rb", buffering=0), tail)
+    try:
+        yield writing
+    finally:
+        os.close(writing)
+        await capture.close(_LAST_WORDS_S)

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,23 +22,20 @@ from sandbox_runtime.api.sandbox import (
 )
 from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.cgroups import find_control_groups
-from sandbox_runtime.backends.bubblewrap.container import BUILDER, BackendContext, CommandOrder, Container, free
+from sandbox_runtime.backends.bubblewrap.container import BUILDER, BackendContext, Container, free
 from sandbox_runtime.backends.bubblewrap.container_layout import (
     SERVER,
-    WORKSPACE,
     VisiblePaths,
     certificate_bundle,
     own_variables,
     server_mounts,
 )
-from sandbox_runtime.backends.bubblewrap.inputs import input_of, sealed
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
 from sandbox_runtime.backends.local_steps import (
     check_egress,
     check_environment,
     endpoint_of,
     gateway_variables,
-    server_socket,
     variables_of,
 )
 from sandbox_runtime.backends.records import SandboxRecords
@@ -47,8 +43,6 @@ from sandbox_runtime.environments import EnvironmentCache
 from sandbox_runtime.runtime.sandbox import end_after_failure
 
 _KILLED = 137
-_ALL_KILLED_S = 0.3
-"""Seconds after which a sandbox whose main command was killed has ended too, if all of it was killed."""
 
 _OUTPUT_BYTES = 64 * 1024
 _LOG_TAIL = 4096
@@ -79,25 +73,23 @@ async def run_build(
     try:
         if user is not None:
             await run_shielded(_give, cwd, user)
-        with os.fdopen(sealed(b""), "rb") as stdin:
-            container = Container(context, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits, user)
+        container = Container(context, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits, user)
+        try:
             try:
-                try:
-                    await container.start()
-                except SandboxError as error:
-                    raise RuntimeInterrupted(
-                        f"{argv[0]} cannot be run: {error}\n{container.log.text()[-_LOG_TAIL:]}".rstrip()
-                    ) from error
-                variables = {**env, **await gateway_variables(gateway_session, container.listen)}
-                order = CommandOrder(list(argv), str(cwd), variables, container.limits(), alone=True)
-                output = OutputTail(_OUTPUT_BYTES)
-                status = await container.run(order, stdin.fileno(), timeout_s, output)
-                if status != 0 and container.has_lacked_memory():
-                    raise EnvironmentMissing(f"{argv[0]} needs more than the {_MEMORY_MB} MiB of memory of a build")
-            except SandboxGone as error:
-                raise RuntimeInterrupted(f"{argv[0]} ended with its container, before it was done") from error
-            finally:
-                await container.close()
+                await container.start()
+            except SandboxError as error:
+                raise RuntimeInterrupted(
+                    f"{argv[0]} cannot be run: {error}\n{container.log.text()[-_LOG_TAIL:]}".rstrip()
+                ) from error
+            variables = {**env, **await gateway_variables(gateway_session, container.listen)}
+            output = OutputTail(_OUTPUT_BYTES)
+            status = await container.run(Command(tuple(argv), timeout_s=timeout_s), variables, output)
+            if status != 0 and container.has_lacked_memory():
+                raise EnvironmentMissing(f"{argv[0]} needs more than the {_MEMORY_MB} MiB of memory of a build")
+        except SandboxGone as error:
+            raise RuntimeInterrupted(f"{argv[0]} ended with its container, before it was done") from error
+        finally:
+            await container.close()
     except OSError as error:
         raise EnvironmentMissing(f"{argv[0]} cannot be run: {error}") from error
     if status is None:
@@ -222,36 +214,21 @@ class BubblewrapSandbox:
         return self.container.record.id
 
     async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
-        async with input_of(command) as stdin:
-            order = self._order(command, command.env, alone=True)
-            return await self.container.run(order, stdin, command.timeout_s, stdout, stderr)
+        return await self.container.run(command, {**self.variables, **command.env}, stdout, stderr)
 
     async def serve(self, endpoint: ServerEndpoint) -> SandboxExit:
         main = self.spec.main
-        own = {"GEPA_LISTEN": "fd:3", "GEPA_TOKEN": endpoint.token, **self.container.server_variables()}
-        with server_socket(self.container.record) as listening, os.fdopen(sealed(b""), "rb") as stdin:
-            order = self._order(main, {**main.env, **own}, alone=False)
-            ending = await self.container.begin(order, self.container.logged(stdin.fileno(), listening))
-        await asyncio.wait([ending])
-        if self.records.is_swept(self.container.record):
-            return SandboxExit("terminated", detail="swept")
-        # A process that kills the whole sandbox kills its server first.
-        if ending.exception() is not None or (
-            ending.result() == _KILLED and await self.container.is_gone(_ALL_KILLED_S)
-        ):
-            return SandboxExit("terminated", detail="killed from outside")
-        lacked = ending.result() == _KILLED and self.container.has_lacked_memory()
+        try:
+            env = {**self.variables, **main.env, "GEPA_TOKEN": endpoint.token}
+            status = await self.container.serve(main, env)
+        except SandboxGone:
+            status = None
+        if status is None or self.records.is_swept(self.container.record):
+            swept = self.records.is_swept(self.container.record)
+            return SandboxExit("terminated", detail="swept" if swept else "killed from outside")
+        lacked = status == _KILLED and self.container.has_lacked_memory()
         detail = f"it was killed: the sandbox has {self.spec.limits.memory_mb} MB of memory" if lacked else ""
-        return SandboxExit("exited", ending.result(), detail)
+        return SandboxExit("exited", status, detail)
 
     async def endpoint(self, token: str) -> ServerEndpoint:
         return endpoint_of(self.container.record, token)
-
-    def _order(self, command: Command, env: Mapping[str, str], *, alone: bool) -> CommandOrder:
-        return CommandOrder(
-            argv=command.argv,
-            cwd=posixpath.normpath(posixpath.join(WORKSPACE, command.cwd)),
-            env={**self.variables, **env},
-            limits=self.container.limits(server=not alone),
-            alone=alone,
-        )
