@@ -6,14 +6,13 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
-from urllib.parse import quote
 
 from evolverpc_common.output_tail import OutputTail
 from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT, Closed, GatewaySession
-from sandbox_runtime.api.sandbox import EgressNotEnforced, EnvironmentMissing, ServerEndpoint
+from sandbox_runtime.api.sandbox import EgressNotEnforced, EnvironmentMissing
 from sandbox_runtime.api.spec import PreparedEnvironment, SandboxSpec
 from sandbox_runtime.backends.records import SandboxRecord
 
@@ -41,22 +40,13 @@ def check_egress(spec: SandboxSpec, backend: str) -> None:
 
 
 Listen = Callable[[int, int], Awaitable[Sequence[socket.socket]]]
-"""Returns sockets for connections to these ports of the loopback that commands of a sandbox see.
-
-If that is this machine's own, they are TCP sockets at any ports.
-"""
-
-
-async def variables_of(spec: SandboxSpec, own: Mapping[str, str], listen: Listen) -> dict[str, str]:
-    """Return the variables of all commands of a sandbox, and let its gateway session answer in it.
-
-    `own`: those that name folders and the user.
-    """
-    return {**own, **await gateway_variables(spec.gateway_session, listen), **spec.env, **spec.secrets}
 
 
 async def gateway_variables(session: GatewaySession | None, listen: Listen) -> Mapping[str, str]:
-    """Let a session answer on these sockets; return the variables by which programs find it. Raises `OSError`."""
+    """Let a session answer in a container, see `Container.listen`; return the variables by which programs find it.
+
+    Raises `SandboxError`, `OSError`.
+    """
     if session is None:
         return {}
     ports = (MODELS_PORT, TUNNEL_PORT)
@@ -70,21 +60,19 @@ def _port(listening: socket.socket, wanted: int) -> int:
     return wanted if listening.family == socket.AF_UNIX else int(listening.getsockname()[1])
 
 
-def endpoint_of(record: SandboxRecord, token: str) -> ServerEndpoint:
-    """Return the address of the server of a sandbox: a unix socket. Raises `OSError` if its path is too long."""
-    return ServerEndpoint(f"http+unix://{quote(str(record.server), safe='')}", token)
+def server_socket(record: SandboxRecord) -> socket.socket:
+    """Listen where the server is to be reached. Raises `OSError` if the path is too long for a socket.
 
-
-@contextlib.contextmanager
-def server_socket(record: SandboxRecord) -> Iterator[int]:
-    """Listen at that address; yield the descriptor for the server.
-
-    Ours is closed after the block, so that no client waits in its backlog when the server has ended.
+    Close it when the server has it, so that no client waits in its backlog when the server has ended.
     """
-    with socket.socket(socket.AF_UNIX) as listener:
+    listener = socket.socket(socket.AF_UNIX)
+    try:
         listener.bind(str(record.server))
         listener.listen(BACKLOG)
-        yield listener.fileno()
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 def pids_with_words(*words: str) -> set[int]:

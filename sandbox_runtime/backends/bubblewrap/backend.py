@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -15,10 +14,7 @@ from sandbox_runtime.api.sandbox import (
     EnvironmentMissing,
     RuntimeInterrupted,
     SandboxError,
-    SandboxExit,
     SandboxGone,
-    SandboxInfo,
-    ServerEndpoint,
 )
 from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.cgroups import find_control_groups
@@ -31,18 +27,10 @@ from sandbox_runtime.backends.bubblewrap.container_layout import (
     server_mounts,
 )
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
-from sandbox_runtime.backends.local_steps import (
-    check_egress,
-    check_environment,
-    endpoint_of,
-    gateway_variables,
-    variables_of,
-)
+from sandbox_runtime.backends.local_backend import LocalBackend
+from sandbox_runtime.backends.local_steps import check_egress, check_environment, gateway_variables
 from sandbox_runtime.backends.records import SandboxRecords
 from sandbox_runtime.environments import EnvironmentCache
-from sandbox_runtime.runtime.sandbox import end_after_failure
-
-_KILLED = 137
 
 _OUTPUT_BYTES = 64 * 1024
 _LOG_TAIL = 4096
@@ -114,11 +102,11 @@ _WITHOUT = {
 }
 
 
-class BubblewrapBackend:
-    """See `Backend`. `found` and `stop` need not be opened before.
+class BubblewrapBackend(LocalBackend):
+    """See `LocalBackend`.
 
     `environments`: the folder of built environments, by default in the user's cache. `build_gateway_session`: what a
-    build may reach, by default nothing. `records`: replaces those of this user.
+    build may reach, by default nothing.
     """
 
     name = "bubblewrap"
@@ -130,11 +118,10 @@ class BubblewrapBackend:
         build_gateway_session: GatewaySession | None = None,
         records: SandboxRecords | None = None,
     ) -> None:
+        super().__init__(records)
         self._environments = EnvironmentCache(environments)
         self._build_session = build_gateway_session
-        self._records = records or SandboxRecords(self.name)
         self._context: BackendContext | None = None
-        self._containers: dict[str, Container] = {}
 
     async def open(self) -> None:
         rooted = os.geteuid() == 0
@@ -173,62 +160,12 @@ class BubblewrapBackend:
         """
         return Container(self.context, labels, visible, limits, self.context.new_user())
 
-    async def start(self, spec: SandboxSpec, log: OutputTail) -> "BubblewrapSandbox":
+    async def make(self, spec: SandboxSpec, log: OutputTail) -> tuple[Container, Mapping[str, str]]:
         check_egress(spec, self.name)
         check_environment(spec.prepared)
         bundle = certificate_bundle()
         visible = VisiblePaths((*spec.prepared.mounts, *([] if bundle is None else [bundle])))
         container = Container(self.context, spec.labels, visible, spec.limits, self.context.new_user(), log)
-        self._containers[container.record.id] = container
-        try:
-            await container.start()
-            variables = await variables_of(spec, own_variables(spec.prepared), container.listen)
-        except BaseException:
-            await end_after_failure(self.stop(container.record.id))
-            raise
-        return BubblewrapSandbox(spec, container, self._records, variables)
+        return container, own_variables(spec.prepared)
 
-    async def stop(self, id_: str) -> None:
-        container = self._containers.get(id_)
-        if container is None:
-            await run_shielded(self._records.free, id_, free)
-        else:
-            await container.close()
-            self._containers.pop(id_, None)
-
-    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
-        return [record.found() for record in await asyncio.to_thread(self._records.all, labels)]
-
-
-@dataclass(frozen=True)
-class BubblewrapSandbox:
-    """See `StartedSandbox`. `variables`: of all its commands."""
-
-    spec: SandboxSpec
-    container: Container
-    records: SandboxRecords
-    variables: Mapping[str, str] = field(repr=False)
-
-    @property
-    def id(self) -> str:
-        return self.container.record.id
-
-    async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
-        return await self.container.run(command, {**self.variables, **command.env}, stdout, stderr)
-
-    async def serve(self, endpoint: ServerEndpoint) -> SandboxExit:
-        main = self.spec.main
-        try:
-            env = {**self.variables, **main.env, "GEPA_TOKEN": endpoint.token}
-            status = await self.container.serve(main, env)
-        except SandboxGone:
-            status = None
-        if status is None or self.records.is_swept(self.container.record):
-            swept = self.records.is_swept(self.container.record)
-            return SandboxExit("terminated", detail="swept" if swept else "killed from outside")
-        lacked = status == _KILLED and self.container.has_lacked_memory()
-        detail = f"it was killed: the sandbox has {self.spec.limits.memory_mb} MB of memory" if lacked else ""
-        return SandboxExit("exited", status, detail)
-
-    async def endpoint(self, token: str) -> ServerEndpoint:
-        return endpoint_of(self.container.record, token)
+    free = staticmethod(free)

@@ -8,7 +8,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox_runtime.api.spec import MEMORY_VARIABLE, ResourceLimits
+from sandbox_runtime.api.spec import ResourceLimits
 
 OWN_PROCESSES = 2
 """Processes of every container besides its commands: one of bubblewrap, and the first one."""
@@ -42,11 +42,8 @@ def process_limits(limits: ResourceLimits, missing_controllers: Container[str], 
 
 
 def server_variables(limits: ResourceLimits, missing_controllers: Container[str]) -> dict[str, str]:
-    """Return the variables that state the server's memory, and whether its jails must limit that of processes."""
-    variables = {MEMORY_VARIABLE: str(limits.memory_mb)}
-    if "memory" in missing_controllers:
-        variables[PROCESS_MEMORY_VARIABLE] = str(limits.memory_mb)
-    return variables
+    """Return the variable by which the server's jails limit the memory of processes, if they must."""
+    return {PROCESS_MEMORY_VARIABLE: str(limits.memory_mb)} if "memory" in missing_controllers else {}
 
 
 CONTROLLERS = ("memory", "pids", "cpu")

@@ -16,7 +16,7 @@ from typing import Any
 
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded, run_shielded
-from sandbox_runtime.api.sandbox import LOG_BYTES, SandboxError, SandboxGone
+from sandbox_runtime.api.sandbox import LOG_BYTES, SandboxError, SandboxExit, SandboxGone
 from sandbox_runtime.api.spec import Command, ResourceLimits
 from sandbox_runtime.backends.bubblewrap.cgroups import ControlGroup, ControlGroups, process_limits, server_variables
 from sandbox_runtime.backends.bubblewrap.container_command import argv_alone, container_argv
@@ -221,18 +221,17 @@ class Container:
                 if not status.done():
                     await await_shielded(self._stop(connection, status))
 
-    async def serve(self, command: Command, env: Mapping[str, str]) -> int:
-        """Run the server, which listens at the socket of its record; its output goes to the log. Return its status.
-
-        Raises:
-            SandboxGone: the container has ended.
-        """
-        variables = {**env, **server_variables(self._limits, self._context.groups.missing_controllers)}
-        order = self._command(command, {**variables, "GEPA_LISTEN": "fd:3"}, server=True)
+    async def serve(self, command: Command, env: Mapping[str, str]) -> SandboxExit:
+        """See `local_backend.Container`."""
+        own = {"GEPA_LISTEN": "fd:3", **server_variables(self._limits, self._context.groups.missing_controllers)}
+        order = self._command(command, {**env, **own}, server=True)
         with server_socket(self.record) as listening:
             async with input_of(command) as stdin:
-                connection = await self._order(order, [stdin, self._log_end, self._log_end, listening])
-        return await self._status(connection)
+                connection = await self._order(order, [stdin, self._log_end, self._log_end, listening.fileno()])
+        status = await self._status(connection)
+        lacked = status == _KILLED and self.has_lacked_memory()
+        detail = f"it was killed: the sandbox has {self._limits.memory_mb} MB of memory" if lacked else ""
+        return SandboxExit("exited", status, detail)
 
     async def listen(self, *ports: int) -> list[socket.socket]:
         """Return sockets that listen on the container's own 127.0.0.1. Raises `SandboxGone`, `SandboxError`."""

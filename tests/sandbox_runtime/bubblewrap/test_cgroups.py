@@ -59,6 +59,6 @@ def test_without_a_writable_group_every_controller_is_missing(tmp_path: Path) ->
 def test_without_a_memory_group_commands_and_jails_have_a_limit_and_the_server_has_none() -> None:
     assert process_limits(LIMITS, ["memory"], server=False)["DATA"] == 256 * 2**20
     assert "DATA" not in process_limits(LIMITS, ["memory"], server=True)
-    assert server_variables(LIMITS, ["memory"]) == {"GEPA_MEMORY_MB": "256", "GEPA_PROCESS_MEMORY_MB": "256"}
+    assert server_variables(LIMITS, ["memory"]) == {"GEPA_PROCESS_MEMORY_MB": "256"}
     assert "DATA" not in process_limits(LIMITS, [], server=False)
-    assert server_variables(LIMITS, []) == {"GEPA_MEMORY_MB": "256"}
+    assert server_variables(LIMITS, []) == {}
