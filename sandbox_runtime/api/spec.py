@@ -3,7 +3,6 @@
 import hashlib
 import io
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -126,15 +125,6 @@ class Command:
     def open_input(self) -> IO[bytes]:
         """Open its input. Raises `OSError` if its file cannot be read."""
         return self.stdin.open("rb") if isinstance(self.stdin, Path) else io.BytesIO(self.stdin)
-
-    def open_input_file(self) -> IO[bytes]:
-        """Open a file with all of its input. Raises as `open_input`."""
-        if isinstance(self.stdin, Path):
-            return self.stdin.open("rb")
-        file = tempfile.TemporaryFile()  # noqa: SIM115  closed by the caller
-        file.write(self.stdin)
-        file.seek(0)
-        return file
 
     def write_input(self, file: Path) -> None:
         """Write its input to a file. Blocks."""

@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
 
 from evolverpc_common.output_tail import OutputTail
 from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT, Closed, GatewaySession
@@ -99,49 +98,33 @@ def end_processes(find: Callable[[], set[int]], number: signal.Signals, within_s
         time.sleep(_END_PAUSE_S)
 
 
-class OutputCapture:
-    """Reads a pipe into `tail`. Without a transport, because some event loops close its descriptor a second time."""
-
-    def __init__(self, stream: IO[bytes], tail: OutputTail) -> None:
-        self._stream = stream
-        self._tail = tail
-        self._loop = asyncio.get_running_loop()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        os.set_blocking(stream.fileno(), False)
-        self._loop.add_reader(stream.fileno(), self._read)
-
-    async def close(self, within_s: float) -> None:
-        """Wait until the pipe is closed, but not longer: another process may hold it."""
-        await asyncio.wait([self._ended], timeout=within_s)
-        self._end()
-
-    def _read(self) -> None:
-        try:
-            data = os.read(self._stream.fileno(), _PIECE_BYTES)
-        except BlockingIOError:
-            return
-        if data:
-            self._tail.add(data)
-        else:
-            self._end()
-
-    def _end(self) -> None:
-        if not self._ended.done():
-            self._loop.remove_reader(self._stream.fileno())
-            self._stream.close()
-            self._ended.set_result(None)
-
-
 @contextlib.asynccontextmanager
 async def captured(tail: OutputTail) -> AsyncIterator[int]:
     """Provide a descriptor to write to, which is read into `tail`, also for a moment after the block.
 
-    Raises `OSError`.
+    It is read without a transport, because some event loops close its descriptor a second time. Raises `OSError`.
     """
-    reading, writing = os.pipe2(os.O_CLOEXEC)
-    capture = OutputCapture(os.fdopen(reading, "rb", buffering=0), tail)
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    os.set_blocking(writing, True)
+
+    def read() -> None:
+        with contextlib.suppress(BlockingIOError):
+            if data := os.read(reading, _PIECE_BYTES):
+                tail.add(data)
+            else:
+                loop.remove_reader(reading)
+                ended.set()
+
+    loop.add_reader(reading, read)
     try:
         yield writing
     finally:
         os.close(writing)
-        await capture.close(_LAST_WORDS_S)
+        try:
+            await asyncio.wait_for(ended.wait(), _LAST_WORDS_S)
+        except TimeoutError:
+            pass  # see `_LAST_WORDS_S`
+        finally:
+            loop.remove_reader(reading)
+            os.close(reading)

@@ -65,14 +65,6 @@ class ControlGroup:
         """The files by which a process joins the group."""
         return [str(folder / "cgroup.procs") for folder in self.folders]
 
-    def pids(self) -> set[int]:
-        """Return the processes in the group."""
-        found: set[int] = set()
-        for entry in self.entries:
-            with contextlib.suppress(OSError):
-                found.update(int(line) for line in Path(entry).read_text().split())
-        return found
-
     def killed(self) -> int:
         """Return how many of its processes were killed because the memory was exhausted."""
         for folder in self.folders:

@@ -22,7 +22,7 @@ from sandbox_runtime.backends.bubblewrap.cgroups import ControlGroup, ControlGro
 from sandbox_runtime.backends.bubblewrap.container_command import argv_alone, container_argv
 from sandbox_runtime.backends.bubblewrap.container_layout import WORKSPACE, VisiblePaths
 from sandbox_runtime.backends.bubblewrap.first_process import DESCRIPTORS
-from sandbox_runtime.backends.bubblewrap.inputs import input_of, sealed
+from sandbox_runtime.backends.inputs import input_of, sealed
 from sandbox_runtime.backends.local_steps import captured, end_processes, pids_with_words, server_socket
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 
@@ -274,11 +274,11 @@ def host_name(id_: str) -> str:
 def free(record: SandboxRecord) -> None:
     """End everything of a sandbox, and remove its control group. Blocks. Raises `OSError` if something is left."""
     name = host_name(record.id)
-    group = ControlGroup(
+    # With its first process, the kernel ends all others of the container.
+    end_processes(lambda: processes_named(name), signal.SIGKILL, _END_S)
+    ControlGroup(
         tuple(folder for folder in map(Path, record.resources.get("groups", ())) if folder.name == name)
-    )
-    end_processes(lambda: processes_named(name) | group.pids(), signal.SIGKILL, _END_S)
-    group.remove()
+    ).remove()
 
 
 def processes_named(name: str) -> set[int]:

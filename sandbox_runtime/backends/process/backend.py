@@ -13,9 +13,10 @@ from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.egress import Open
 from sandbox_runtime.api.sandbox import EgressNotEnforced, RuntimeUnavailable, SandboxExit
 from sandbox_runtime.api.spec import STANDARD_PATH, Command, PreparedEnvironment, Recipe, SandboxSpec
+from sandbox_runtime.backends.inputs import input_of
 from sandbox_runtime.backends.local_backend import LocalBackend
 from sandbox_runtime.backends.local_steps import check_environment, server_socket
-from sandbox_runtime.backends.process.commands import end_marked, run_build, run_command
+from sandbox_runtime.backends.plain_commands import end_marked, run_build, run_command
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 from sandbox_runtime.environments import EnvironmentCache
 
@@ -107,14 +108,14 @@ class ProcessContainer:
         self, command: Command, env: Mapping[str, str], stdout: OutputTail, stderr: OutputTail | None = None
     ) -> int | None:
         options = (*self._options(command), f"--memory={self._limits.memory_mb << 20}")
-        with command.open_input_file() as stdin:
+        async with input_of(command) as stdin:
             return await run_command(command.argv, options, env, stdin, stdout, stderr, timeout_s=command.timeout_s)
 
     async def serve(self, command: Command, env: Mapping[str, str]) -> SandboxExit:
-        with server_socket(self.record) as listening, command.open_input_file() as stdin:
-            options = self._options(command)
-            variables = {**env, "GEPA_LISTEN": "fd:3"}
-            status = await run_command(command.argv, options, variables, stdin, self._log, listening=listening)
+        options, variables = self._options(command), {**env, "GEPA_LISTEN": "fd:3"}
+        with server_socket(self.record) as listening:
+            async with input_of(command) as stdin:
+                status = await run_command(command.argv, options, variables, stdin, self._log, listening=listening)
         return SandboxExit("exited", status)
 
     def _options(self, command: Command) -> tuple[str, ...]:

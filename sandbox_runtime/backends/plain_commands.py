@@ -9,7 +9,6 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
 
 from evolverpc_common import process_reaper
 from evolverpc_common.output_tail import OutputTail
@@ -25,7 +24,7 @@ async def run_command(
     argv: Sequence[str],
     options: Sequence[str],
     env: Mapping[str, str],
-    stdin: IO[bytes],
+    stdin: int,
     stdout: OutputTail,
     stderr: OutputTail | None = None,
     *,
@@ -80,9 +79,8 @@ async def run_build(
     output = OutputTail(EXEC_BYTES)
     mark = f"build-{secrets.token_hex(6)}"
     try:
-        with Path(os.devnull).open("rb") as stdin:  # noqa: ASYNC230  a device
-            options = (f"--mark={mark}", f"--folder={cwd}")
-            status = await run_command(argv, options, env, stdin, output, timeout_s=timeout_s)
+        options = (f"--mark={mark}", f"--folder={cwd}")
+        status = await run_command(argv, options, env, asyncio.subprocess.DEVNULL, output, timeout_s=timeout_s)
     except OSError as error:
         raise EnvironmentMissing(f"{argv[0]!r} cannot be run: {error}") from error
     if status is None:
