@@ -10,8 +10,8 @@ from pathlib import Path
 
 from sandbox_runtime.api.spec import ResourceLimits
 
-OWN_PROCESSES = 2
-"""Processes of every container besides its commands: one of bubblewrap, and the first one."""
+OWN_PROCESSES = 3
+"""Processes of every container besides its commands: one of bubblewrap, the first one, and the helper of the server."""
 
 PROCESS_MEMORY_VARIABLE = "GEPA_PROCESS_MEMORY_MB"
 """The variable that limits the memory of each process in a jail of `evolverpc serve`, in MiB."""
