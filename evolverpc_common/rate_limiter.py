@@ -28,7 +28,6 @@ class RateLimiter:
         self._seconds = seconds
         self._clock = clock
         self._starts: deque[float] = deque(maxlen=count)
-        self._not_before = 0.0
         self._waiting = 0
         self._lock = threading.Lock()
         self._queue = asyncio.Lock()  # serves its waiters in order of arrival
@@ -58,30 +57,21 @@ class RateLimiter:
         finally:
             self._waiting -= 1
 
-    def hold(self, seconds: float) -> None:
-        """Allow no start for so many seconds."""
-        self._not_before = max(self._not_before, self._clock() + seconds)
-
-    @property
-    def held_s(self) -> float:
-        """Seconds until `hold` no longer prevents a start."""
-        return max(0.0, self._not_before - self._clock())
-
     def _delay_s(self, now: float) -> float:
         if self._count is None:
-            return max(0.0, self._not_before - now)
+            return 0.0
         free_at = self._starts[0] + self._seconds if len(self._starts) == self._count else now
-        return max(0.0, free_at - now, self._not_before - now)
+        return max(0.0, free_at - now)
 
     def _expected_s(self) -> float:
         """Return how long an operation that arrives now would wait behind those that wait already."""
         now = self._clock()
         if self._count is None:
-            return self._delay_s(now)
+            return 0.0
         recent = [start for start in self._starts if start > now - self._seconds]
         behind = len(recent) + self._waiting - self._count
         if behind < 0:
-            return max(0.0, self._not_before - now)
+            return 0.0
         rounds, place = divmod(behind, self._count)
         first = recent[place] if place < len(recent) else now
-        return max(first + (rounds + 1) * self._seconds, self._not_before) - now
+        return first + (rounds + 1) * self._seconds - now
