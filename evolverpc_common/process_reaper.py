@@ -9,11 +9,10 @@
     --processes=N      limit how many processes this user has
     --listening=FD     pass this descriptor to the command as descriptor 3
     --mark=NAME        a name to find this process by
-    --seconds=N        end after so many seconds, and then write the line NAME to stderr
     --temporary        give the command a folder for temporary files (`TMPDIR`), and remove it at the end
 
 The exit status is the command's: 128 + signal if a signal ended it, 126 or 127 if it cannot be run. When the command
-ends, on SIGTERM, SIGINT, SIGHUP or SIGALRM, and when the owner ends, all descendants of the command are killed first.
+ends, on SIGTERM, SIGINT or SIGHUP, and when the owner ends, all descendants of the command are killed first.
 On Linux orphans become children of this process (a subreaper, prctl(2)), so that none escapes, in whichever session it
 is; elsewhere the command's process group is killed. Standard library only, and few imports: it starts for each command.
 """
@@ -35,7 +34,7 @@ KILL_TIMEOUT_S = 20.0
 
 _LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_END_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM}
+_END_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 _OWNER_POLL_S = 2.0
 _KILL_PAUSE_S = 0.01
 _ROUNDS_WITHOUT_PAUSE = 50
@@ -63,13 +62,10 @@ def main() -> None:
         _become(command, options, listening, temporary, reaper)
     null = os.open(os.devnull, os.O_RDWR)
     # The command alone holds its pipes, so that their other end notices when it closes them.
-    for descriptor in (0, 1) if temporary or "seconds" in options else (0, 1, 2):
+    for descriptor in (0, 1) if temporary else (0, 1, 2):
         os.dup2(null, descriptor)
     os.closerange(3, max(null, listening) + 1)
-    signal.setitimer(signal.ITIMER_REAL, float(options.get("seconds", 0)))
     status = _wait_and_kill(pid, owner)
-    if status == -signal.SIGALRM:
-        os.write(2, f"\n{options['mark']}\n".encode())
     if temporary is not None:
         _remove(temporary)
     os._exit(status if status >= 0 else 128 - status)

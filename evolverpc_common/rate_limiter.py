@@ -28,7 +28,6 @@ class RateLimiter:
         self._seconds = seconds
         self._clock = clock
         self._starts: deque[float] = deque(maxlen=count)
-        self._not_before = 0.0
         self._lock = threading.Lock()
         self._queue = asyncio.Lock()  # serves its waiters in order of arrival
 
@@ -54,17 +53,8 @@ class RateLimiter:
         except TimeoutError:
             raise RateExceeded(self._delay_s(self._clock())) from None
 
-    def hold(self, seconds: float) -> None:
-        """Allow no start for so many seconds."""
-        self._not_before = max(self._not_before, self._clock() + seconds)
-
-    @property
-    def held_s(self) -> float:
-        """Seconds until `hold` no longer prevents a start."""
-        return max(0.0, self._not_before - self._clock())
-
     def _delay_s(self, now: float) -> float:
         if self._count is None:
-            return max(0.0, self._not_before - now)
+            return 0.0
         free_at = self._starts[0] + self._seconds if len(self._starts) == self._count else now
-        return max(0.0, free_at - now, self._not_before - now)
+        return max(0.0, free_at - now)

@@ -17,16 +17,14 @@ from gepa_service.jobs.driver_place import DriverPlace, fronted_sandboxes, model
 from gepa_service.jobs.http_front import HttpFront
 from gepa_service.jobs.piped_driver import launcher
 from gepa_service.jobs.work_order import OptimizeOrder
-from sandbox_runtime import Closed, ResourceLimits
+from sandbox_runtime import Closed, Command, ResourceLimits
 from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
 from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
-from sandbox_runtime.backends.bubblewrap.container import CommandOrder
 from sandbox_runtime.backends.bubblewrap.container_layout import (
     HOME,
     MODELS_URL,
     SYSTEM_PATH,
     TMP,
-    WORKSPACE,
     VisiblePaths,
     package_mounts,
 )
@@ -70,8 +68,7 @@ async def isolated(order: OptimizeOrder, session: SandboxSession) -> AsyncIterat
         }
 
         async def begin(env: Mapping[str, str], streams: Sequence[int]) -> "asyncio.Future[int]":
-            command = CommandOrder(list(DRIVER), WORKSPACE, env, container.limits(), alone=True)
-            return await container.begin(command, streams)
+            return await container.begin(Command(tuple(DRIVER)), env, streams)
 
         store = front.route_to_journal(order.api, order.id)
         yield DriverPlace(launcher(begin, container.close, variables), sandboxes, store)

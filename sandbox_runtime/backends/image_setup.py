@@ -6,7 +6,6 @@
 import asyncio
 import json
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from pydantic import TypeAdapter
 from evolverpc_common.build_cache import FILES
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe
+from sandbox_runtime.backends.plain_commands import run_build
 from sandbox_runtime.environments import BuiltEnvironment, EnvironmentCache
 from sandbox_runtime.environments.node import NPM_VARIABLES
 from sandbox_runtime.environments.python import wants_python
@@ -84,32 +84,11 @@ def read_recipe(folder: Path) -> Recipe:
 
 
 async def run(
-    argv: Sequence[str],
-    cwd: Path,
-    env: Mapping[str, str],
-    timeout_s: float,
-    readable: Sequence[str],  # noqa: ARG001  all of an image is
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
 ) -> tuple[int, bytes]:
-    """Run a build command without isolation: an image is built in a machine of its own."""
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        cwd=cwd,
-        env={**env, **json.loads(os.environ.get(GATEWAY_VARIABLES, "{}"))},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(timeout_s):
-            output, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-    status = process.returncode
-    assert status is not None, "it was waited for"  # noqa: S101
-    return (status if status >= 0 else 128 - status), output
+    """Run a build command without isolation, with the variables of the gateway: an image has a machine of its own."""
+    variables = {**env, **json.loads(os.environ.get(GATEWAY_VARIABLES, "{}"))}
+    return await run_build(argv, cwd, variables, timeout_s, readable)
 
 
 def link(recipe: Recipe, built: BuiltEnvironment, program: Path) -> None:

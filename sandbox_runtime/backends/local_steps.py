@@ -6,20 +6,20 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
-from urllib.parse import quote
 
 from evolverpc_common.output_tail import OutputTail
 from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT, Closed, GatewaySession
-from sandbox_runtime.api.sandbox import EgressNotEnforced, EnvironmentMissing, ServerEndpoint
+from sandbox_runtime.api.sandbox import EgressNotEnforced, EnvironmentMissing
 from sandbox_runtime.api.spec import PreparedEnvironment, SandboxSpec
 from sandbox_runtime.backends.records import SandboxRecord
 
 BACKLOG = 1024
 _PIECE_BYTES = 256 * 1024
 _END_PAUSE_S = 0.01
+_LAST_WORDS_S = 1.0
+"""How long the end of output is waited for when what wrote it has ended: another process may hold its pipe."""
 
 
 def check_environment(prepared: PreparedEnvironment) -> None:
@@ -39,22 +39,13 @@ def check_egress(spec: SandboxSpec, backend: str) -> None:
 
 
 Listen = Callable[[int, int], Awaitable[Sequence[socket.socket]]]
-"""Returns sockets for connections to these ports of the loopback that commands of a sandbox see.
-
-If that is this machine's own, they are TCP sockets at any ports.
-"""
-
-
-async def variables_of(spec: SandboxSpec, own: Mapping[str, str], listen: Listen) -> dict[str, str]:
-    """Return the variables of all commands of a sandbox, and let its gateway session answer in it.
-
-    `own`: those that name folders and the user.
-    """
-    return {**own, **await gateway_variables(spec.gateway_session, listen), **spec.env, **spec.secrets}
 
 
 async def gateway_variables(session: GatewaySession | None, listen: Listen) -> Mapping[str, str]:
-    """Let a session answer on these sockets; return the variables by which programs find it. Raises `OSError`."""
+    """Let a session answer in a container, see `Container.listen`; return the variables by which programs find it.
+
+    Raises `SandboxError`, `OSError`.
+    """
     if session is None:
         return {}
     ports = (MODELS_PORT, TUNNEL_PORT)
@@ -68,21 +59,19 @@ def _port(listening: socket.socket, wanted: int) -> int:
     return wanted if listening.family == socket.AF_UNIX else int(listening.getsockname()[1])
 
 
-def endpoint_of(record: SandboxRecord, token: str) -> ServerEndpoint:
-    """Return the address of the server of a sandbox: a unix socket. Raises `OSError` if its path is too long."""
-    return ServerEndpoint(f"http+unix://{quote(str(record.server), safe='')}", token)
+def server_socket(record: SandboxRecord) -> socket.socket:
+    """Listen where the server is to be reached. Raises `OSError` if the path is too long for a socket.
 
-
-@contextlib.contextmanager
-def server_socket(record: SandboxRecord) -> Iterator[int]:
-    """Listen at that address; yield the descriptor for the server.
-
-    Ours is closed after the block, so that no client waits in its backlog when the server has ended.
+    Close it when the server has it, so that no client waits in its backlog when the server has ended.
     """
-    with socket.socket(socket.AF_UNIX) as listener:
+    listener = socket.socket(socket.AF_UNIX)
+    try:
         listener.bind(str(record.server))
         listener.listen(BACKLOG)
-        yield listener.fileno()
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 def pids_with_words(*words: str) -> set[int]:
@@ -109,40 +98,33 @@ def end_processes(find: Callable[[], set[int]], number: signal.Signals, within_s
         time.sleep(_END_PAUSE_S)
 
 
-class OutputCapture:
-    """Reads a pipe into `tail`. Without a transport, because some event loops close its descriptor a second time."""
+@contextlib.asynccontextmanager
+async def captured(tail: OutputTail) -> AsyncIterator[int]:
+    """Provide a descriptor to write to, which is read into `tail`, also for a moment after the block.
 
-    def __init__(self, stream: IO[bytes], tail: OutputTail) -> None:
-        self._stream = stream
-        self._tail = tail
-        self._loop = asyncio.get_running_loop()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        os.set_blocking(stream.fileno(), False)
-        self._loop.add_reader(stream.fileno(), self._read)
+    It is read without a transport, because some event loops close its descriptor a second time. Raises `OSError`.
+    """
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    os.set_blocking(writing, True)
 
-    async def close(self, within_s: float) -> None:
-        """Wait until the pipe is closed, but not longer: another process may hold it."""
-        await asyncio.wait([self._ended], timeout=within_s)
-        self._end()
+    def read() -> None:
+        with contextlib.suppress(BlockingIOError):
+            if data := os.read(reading, _PIECE_BYTES):
+                tail.add(data)
+            else:
+                loop.remove_reader(reading)
+                ended.set()
 
-    def _read(self) -> None:
+    loop.add_reader(reading, read)
+    try:
+        yield writing
+    finally:
+        os.close(writing)
         try:
-            data = os.read(self._stream.fileno(), _PIECE_BYTES)
-        except BlockingIOError:
-            return
-        if data:
-            self._tail.add(data)
-        else:
-            self._end()
-
-    def _end(self) -> None:
-        if not self._ended.done():
-            self._loop.remove_reader(self._stream.fileno())
-            self._stream.close()
-            self._ended.set_result(None)
-
-
-def capture_pipe(tail: OutputTail) -> tuple[OutputCapture, int]:
-    """Return a capture, and the descriptor to write to, which the caller closes. Raises `OSError`."""
-    reading, writing = os.pipe2(os.O_CLOEXEC)
-    return OutputCapture(os.fdopen(reading, "rb", buffering=0), tail), writing
+            await asyncio.wait_for(ended.wait(), _LAST_WORDS_S)
+        except TimeoutError:
+            pass  # see `_LAST_WORDS_S`
+        finally:
+            loop.remove_reader(reading)
+            os.close(reading)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -26,23 +26,20 @@ from evolverpc_common.files import remove_tree, replace_file
 from evolverpc_common.process_identity import ProcessIdentity
 from sandbox_runtime.api.sandbox import SandboxError, SandboxInfo
 
-VERSION = 1
-"""The version of `record.json`: higher if an older program would misread it."""
-
 SOCKET_PATH_BYTES = 103
 """The longest path of a unix socket that every system accepts."""
 
 _ID = re.compile(r"[a-z0-9]{4,32}")
 _KEY = re.compile(r"[a-z0-9-]{1,63}")
-_SWEPT = "swept"
+_FILE, _SWEPT = "record.json", "swept"
 
 
 @dataclass(frozen=True)
 class SandboxRecord:
     """One sandbox on disk. `folder`: its own, with the record in it. `sockets`: its folder for sockets.
 
-    `owner`: None if the record cannot be read; then only `id`, the folders and `created` are known. `unknown`: why a
-    record that may be valid cannot be read; it is never swept. `resources`: what its backend needs to free it; never a
+    `owner`: None if the record cannot be read, perhaps as a later version of this program wrote it; then only `id`, the
+    folders and `created` are known, and it is never swept. `resources`: what its backend needs to free it; never a
     secret.
     """
 
@@ -53,14 +50,11 @@ class SandboxRecord:
     owner: ProcessIdentity | None
     labels: Mapping[str, str] = field(default_factory=dict)
     resources: Mapping[str, Any] = field(default_factory=dict)
-    unknown: str = ""
 
     @property
     def is_orphan(self) -> bool:
-        """Whether its owner has certainly ended, or the record is damaged."""
-        if self.unknown:
-            return False
-        return self.owner is None or self.owner.is_gone()
+        """Whether its owner has certainly ended, or its removal was begun."""
+        return self.owner.is_gone() if self.owner is not None else not (self.folder / _FILE).exists()
 
     @property
     def server(self) -> Path:
@@ -72,7 +66,7 @@ class SandboxRecord:
 
     def found(self) -> SandboxInfo:
         """Return it as `Backend.found` lists it."""
-        owner = str(self.owner) if self.owner is not None else f"unknown: {self.unknown or 'its record cannot be read'}"
+        owner = "unknown: its record cannot be read" if self.owner is None else str(self.owner)
         return SandboxInfo(id=self.id, labels=self.labels, created=self.created, orphan=self.is_orphan, owner=owner)
 
 
@@ -122,13 +116,13 @@ class SandboxRecords:
         """Free a sandbox of any process: `end` ends everything of it but its record. Blocks.
 
         Raises:
-            SandboxError: its record may be valid and cannot be read. Others: as `end`, `remove`.
+            SandboxError: its record cannot be read. Others: as `end`, `remove`.
         """
         record = self._read(id_) if _ID.fullmatch(id_) else None
         if record is None:
             return
-        if record.unknown:
-            raise SandboxError(record.unknown)
+        if record.owner is None and not record.is_orphan:
+            raise SandboxError(f"its record cannot be read: remove {record.folder} if nothing of it runs any more")
         with contextlib.suppress(FileNotFoundError):  # then it is gone already
             (record.folder / _SWEPT).touch()  # before anything of it is ended, so that its owner knows why
         end(record)
@@ -161,40 +155,23 @@ class SandboxRecords:
     def _read(self, id_: str) -> SandboxRecord | None:
         folder = self._root / id_
         try:
-            content = (folder / "record.json").read_bytes()
-            version = _Version.model_validate_json(content).version
-            if version > VERSION:
-                return self._unread(id_, f"a later version of this program wrote its record ({version})")
-            parsed = _OnDisk.model_validate_json(content)
+            parsed = _OnDisk.model_validate_json((folder / _FILE).read_bytes())
             check_labels(parsed.labels)
-        except (FileNotFoundError, IsADirectoryError, ValueError):
-            return self._unread(id_)
-        except OSError as error:
-            return self._unread(id_, f"its record cannot be read: {error.strerror}")
+        except (OSError, ValueError):
+            try:
+                return SandboxRecord(id_, folder, self._sockets / id_, folder.lstat().st_mtime, None)
+            except FileNotFoundError:
+                return None  # removed between the listing and now
         sockets = Path(parsed.sockets)
         if sockets.name != id_ or not sockets.is_absolute():
             sockets = self._sockets / id_
         return SandboxRecord(id_, folder, sockets, parsed.created, parsed.owner, parsed.labels, parsed.resources)
 
-    def _unread(self, id_: str, unknown: str = "") -> SandboxRecord | None:
-        folder = self._root / id_
-        try:
-            created = folder.lstat().st_mtime
-        except FileNotFoundError:
-            return None  # removed between the listing and now
-        return SandboxRecord(id_, folder, self._sockets / id_, created, None, unknown=unknown)
-
-
-class _Version(BaseModel):
-    """The part of `record.json` that every version but the first has."""
-
-    version: int = VERSION
-
 
 class _OnDisk(BaseModel):
     """The content of `record.json`."""
 
-    version: int = VERSION
+    version: Literal[1] = 1
     owner: ProcessIdentity
     labels: dict[str, str]
     created: float
@@ -257,4 +234,4 @@ def _write(record: SandboxRecord, folder: Path) -> None:
         sockets=str(record.sockets),
         resources=dict(record.resources),
     )
-    replace_file(folder / "record.json", json.dumps(parsed.model_dump(), indent=1))
+    replace_file(folder / _FILE, json.dumps(parsed.model_dump(), indent=1))

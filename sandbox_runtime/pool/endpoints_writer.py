@@ -23,6 +23,9 @@ class EndpointsFile:
         self._members: dict[str, tuple[str, ServerEndpoint]] = {}
         self._write()
 
+    def __len__(self) -> int:
+        return len(self._members)
+
     def put(self, key: str, endpoint: ServerEndpoint) -> None:
         """List the endpoint of a sandbox in place of its earlier one. `key` becomes a part of file names."""
         had = self._members.get(key)

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Self
 
-from evolverpc_common.rate_limiter import RateLimiter
 from sandbox_runtime.api.sandbox import (
     EgressNotEnforced,
     EnvironmentMissing,
@@ -44,24 +43,22 @@ RENEW_PAUSE_S = 2.0
 
 @dataclass(eq=False)
 class _PoolSlot:
-    """One slot of the pool. `key`: of its sandbox in the endpoints file, None if there is none; `url`: the last one."""
+    """One slot of the pool. `url`: of the endpoint that was listed last."""
 
     number: int
     task: asyncio.Task[None] | None = None
     member: RunningSandbox | None = None
-    key: str | None = None
     url: str = ""
     retiring: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
-    renewed: float = float("-inf")
-    renewal: asyncio.Task[None] | None = None
+    refused: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class SandboxPool:
     """Up to `size` sandboxes, each started by `start` and listed in `endpoints_file` while it is ready.
 
-    Use it in an `async with` block: entering starts all of them, within `starts_per_s`; leaving ends all, within
-    `close_s`. `demand` changes how many are wanted. `on_event` is called for every change, on this event loop.
+    Use it in an `async with` block: entering starts all of them; leaving ends all, within `close_s`. `demand` changes
+    how many are wanted. `on_event` is called for every change, on this event loop.
 
     `idle_s`: how long there must have been work for fewer before any is ended. `retire_s`: how long a sandbox may take
     to finish its calls once it is no longer listed.
@@ -74,7 +71,6 @@ class SandboxPool:
         *,
         endpoints_file: EndpointsFile,
         on_event: Callable[[PoolEvent], None],
-        starts_per_s: float = 20.0,
         idle_s: float = 60.0,
         retire_s: float = 900.0,
         close_s: float = 30.0,
@@ -85,13 +81,12 @@ class SandboxPool:
         self._start = start
         self._endpoints_file = endpoints_file
         self._on_event = on_event
-        self._starts = _StartLimits(starts_per_s, first_pause_s=first_pause_s)
+        self._starts = _StartLimits(first_pause_s)
         self._first_pause_s = first_pause_s
         self._idle_s = idle_s
         self._retire_s = retire_s
         self._close_s = close_s
         self._slots: dict[int, _PoolSlot] = {}
-        self._started = 0
         self._ever_ready = False
         self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._useful = size
@@ -114,7 +109,7 @@ class SandboxPool:
     @property
     def ready(self) -> int:
         """How many run and are listed."""
-        return sum(slot.key is not None for slot in self._slots.values())
+        return len(self._endpoints_file)
 
     async def first_ready(self) -> None:
         """Wait until the first is ready.
@@ -146,8 +141,8 @@ class SandboxPool:
     def refused(self, url: str) -> None:
         """Request a new endpoint for a server that refused the listed token."""
         slot = self._at(url)
-        if slot is not None and slot.member is not None and (slot.renewal is None or slot.renewal.done()):
-            slot.renewal = asyncio.get_running_loop().create_task(self._renew_endpoint(slot, slot.member))
+        if slot is not None:
+            slot.refused.set()
 
     def left(self, url: str) -> None:
         """Report that a retiring sandbox has no more calls."""
@@ -199,7 +194,7 @@ class SandboxPool:
             self.wanted = self._most_useful
             self._emit("shrinks")
             staying = [slot for slot in self._slots.values() if not slot.retiring.is_set()]
-            staying.sort(key=lambda slot: (slot.key is not None, -slot.number))  # first those that are not up yet
+            staying.sort(key=lambda slot: (slot.member is not None, -slot.number))  # first those that are not up yet
             for slot in staying[: max(0, len(staying) - self.wanted)]:
                 slot.retiring.set()
                 if slot.member is None and slot.task is not None:
@@ -231,10 +226,8 @@ class SandboxPool:
                 ended = await self._serve(slot, member)
             finally:
                 slot.member = None
-                if slot.renewal is not None:
-                    slot.renewal.cancel()
                 try:
-                    self._unlist(slot)
+                    self._endpoints_file.drop(member.id)
                 finally:
                     freed = await self._free(member)
             if ended is None:
@@ -284,15 +277,18 @@ class SandboxPool:
 
     async def _list(self, slot: _PoolSlot, member: RunningSandbox) -> None:
         try:
-            endpoint = await member.endpoint()
-            self._started += 1
-            key = f"{slot.number}-{self._started}"
-            self._endpoints_file.put(key, endpoint)
+            await self._put(slot, member)
         except BaseException:
             await self._free(member)
             raise
-        slot.member, slot.key, slot.url = member, key, _bare(endpoint.url)
+        slot.member = member
         slot.left.clear()
+        slot.refused.clear()
+
+    async def _put(self, slot: _PoolSlot, member: RunningSandbox) -> None:
+        endpoint = await member.endpoint()
+        self._endpoints_file.put(member.id, endpoint)
+        slot.url = _bare(endpoint.url)
 
     async def _free(self, member: RunningSandbox) -> bool:
         """Return whether all of it could be freed; the rest is left to a sweep."""
@@ -307,37 +303,33 @@ class SandboxPool:
         """Wait until it has died, or return None when it was to retire and has finished its calls."""
         died = asyncio.ensure_future(member.wait())
         retires = asyncio.ensure_future(slot.retiring.wait())
+        renewing = asyncio.ensure_future(self._renew_endpoint(slot, member))
         left = asyncio.ensure_future(slot.left.wait())
         try:
             await asyncio.wait({died, retires}, return_when=asyncio.FIRST_COMPLETED)
             if died.done():
                 return died.result()
-            self._unlist(slot)
+            renewing.cancel()
+            self._endpoints_file.drop(member.id)
             self._emit("retires", of=member)
             await asyncio.wait({died, left}, timeout=self._retire_s, return_when=asyncio.FIRST_COMPLETED)
             return None
         finally:
-            for task in (died, retires, left):
+            for task in (died, retires, renewing, left):
                 task.cancel()
-            await asyncio.wait({died, retires, left})
+            await asyncio.wait({died, retires, renewing, left})
 
     async def _renew_endpoint(self, slot: _PoolSlot, member: RunningSandbox) -> None:
-        await asyncio.sleep(max(0.0, slot.renewed + RENEW_PAUSE_S - time.monotonic()))
-        slot.renewed = time.monotonic()
-        try:
-            endpoint = await member.endpoint()
-            if slot.member is member and slot.key is not None:
-                self._endpoints_file.put(slot.key, endpoint)
-                slot.url = _bare(endpoint.url)
-        except SandboxGone:
-            return  # `wait` reports its end
-        except (SandboxError, OSError) as error:
-            self._emit("unasked", str(error), of=member)
-
-    def _unlist(self, slot: _PoolSlot) -> None:
-        key, slot.key = slot.key, None
-        if key is not None:
-            self._endpoints_file.drop(key)
+        while True:
+            await slot.refused.wait()
+            slot.refused.clear()
+            try:
+                await self._put(slot, member)
+            except SandboxGone:
+                return  # `wait` reports its end
+            except (SandboxError, OSError) as error:
+                self._emit("unasked", str(error), of=member)
+            await asyncio.sleep(RENEW_PAUSE_S)
 
     def _at(self, url: str) -> _PoolSlot | None:
         bare = _bare(url)
@@ -365,18 +357,17 @@ def _how(ended: SandboxExit) -> str:
 
 
 class _StartLimits:
-    """Limits starts to `per_s` in a second (always at least one), and slows down after failures.
+    """Slows starts down after failures.
 
     After a failure one start is tried at a time, each after twice the last pause, until one succeeds. Starts that ran
     together and fail for the same reason are one failure: `in_a_row` counts starts that began after the last one.
     """
 
-    def __init__(self, per_s: float, *, first_pause_s: float = FIRST_PAUSE_S) -> None:
+    def __init__(self, first_pause_s: float) -> None:
         self.in_a_row = 0
         self.first_error: Exception | None = None
         self._first_pause_s = first_pause_s
-        count = max(1, int(per_s))
-        self._limiter = RateLimiter(count, count / per_s)
+        self._not_before = 0.0
         self._alone = asyncio.Lock()
 
     @contextlib.asynccontextmanager
@@ -385,14 +376,15 @@ class _StartLimits:
         while True:
             failures = self.in_a_row
             async with self._alone if failures else contextlib.nullcontext():
-                await self._limiter.wait()
+                while self.pause_s:  # noqa: ASYNC110  only time ends it
+                    await asyncio.sleep(self.pause_s)
                 if failures == self.in_a_row:
                     yield failures
                     return
 
     def hold(self, seconds: float) -> None:
         """Begin no further start for so many seconds."""
-        self._limiter.hold(seconds)
+        self._not_before = max(self._not_before, time.monotonic() + seconds)
 
     def succeeded(self) -> None:
         """Record a successful start."""
@@ -410,4 +402,4 @@ class _StartLimits:
     @property
     def pause_s(self) -> float:
         """Seconds until the next start may begin."""
-        return self._limiter.held_s
+        return max(0.0, self._not_before - time.monotonic())

@@ -11,8 +11,8 @@ from sandbox_runtime.api.sandbox import LOG_BYTES, RuntimeUnavailable, SandboxEr
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
 from sandbox_runtime.runtime.sandbox import OWN_MEANING, Sandbox, end_after_failure, not_ready
 
-_AT_ONCE = 10
-"""How many sandboxes a sweep ends at the same time."""
+_AT_ONCE = 20
+"""How many sandboxes are ended at the same time."""
 
 
 class Runtime:
@@ -41,7 +41,9 @@ class Runtime:
             SandboxError: after all were tried: some could not be freed; how many, and the first error.
         """
         self._entered = False
-        await await_shielded(_close_all(list(self._sandboxes.values())))
+        count = len(self._sandboxes)
+        if faults := await await_shielded(self._end(list(self._sandboxes))):
+            raise SandboxError(f"{len(faults)} of {count} sandboxes could not be freed: {faults[0]}")
 
     async def prepare(
         self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
@@ -92,6 +94,12 @@ class Runtime:
             SandboxError: after all were tried: some could not be ended; which, and why.
         """
         ids = [each.id for each in await self.backend.found(labels) if not orphans_only or self._is_orphan(each)]
+        if faults := await self._end(ids):
+            raise SandboxError(f"swept {len(ids) - len(faults)} sandboxes, but not all: {'; '.join(faults)}")
+        return ids
+
+    async def _end(self, ids: Sequence[str]) -> list[str]:
+        """End sandboxes in parallel, each completely; return which could not be ended, and why."""
         places_left = asyncio.Semaphore(_AT_ONCE)
 
         async def end(id_: str) -> str | None:
@@ -103,10 +111,7 @@ class Runtime:
                     return f"{id_}: {error}"
             return None
 
-        faults = list(filter(None, await asyncio.gather(*(end(id_) for id_ in ids))))
-        if faults:
-            raise SandboxError(f"swept {len(ids) - len(faults)} sandboxes, but not all: {'; '.join(faults)}")
-        return ids
+        return list(filter(None, await asyncio.gather(*(end(id_) for id_ in ids))))
 
     def _is_orphan(self, found: SandboxInfo) -> bool:
         return found.orphan and found.id not in self._sandboxes
@@ -117,14 +122,3 @@ class Runtime:
     def _check_entered(self) -> None:
         if not self._entered:
             raise RuntimeUnavailable(f"the {self.name} backend starts sandboxes within its `async with` block only")
-
-
-async def _close_all(sandboxes: Sequence[Sandbox]) -> None:
-    """Close sandboxes in parallel, each completely. Raises `SandboxError` as `Runtime.__aexit__`."""
-    outcomes = await asyncio.gather(*(sandbox.close() for sandbox in sandboxes), return_exceptions=True)
-    errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-    for error in errors:
-        if not isinstance(error, Exception):
-            raise error
-    if errors:
-        raise SandboxError(f"{len(errors)} of {len(outcomes)} sandboxes could not be freed: {errors[0]}") from errors[0]

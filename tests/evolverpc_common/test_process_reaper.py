@@ -87,8 +87,3 @@ def test_the_temporary_folder_is_removed_with_everything_in_it(tmp_path: Path) -
     done = reaped("--temporary", "--", "sh", "-c", command, env={**os.environ, "TMPDIR": str(tmp_path)})
     assert Path(done.stdout.decode().strip()).parent == tmp_path
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_command_that_takes_too_long_is_ended_and_its_output_marked() -> None:
-    done = reaped("--mark=late", "--seconds=0.3", "--", "sh", "-c", "echo out; echo err >&2; setsid sleep 600")
-    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGALRM, b"out\n", b"err\n\nlate\n")

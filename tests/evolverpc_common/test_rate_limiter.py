@@ -50,6 +50,3 @@ def test_reserved_starts_are_a_period_apart_and_unused_ones_are_lost() -> None:
     assert [limiter.reserve() for _ in range(3)] == [0.0, 5.0, 10.0]
     clock[0] = 200.0
     assert [limiter.reserve() for _ in range(2)] == [0.0, 5.0]
-    limiter.hold(30.0)
-    limiter.hold(1.0)
-    assert limiter.held_s == 30.0, "the longer one counts"

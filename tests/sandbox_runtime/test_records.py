@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_runtime import SandboxError
 from sandbox_runtime.backends.records import SandboxRecords, is_private, private_folder, sockets_folder, state_folder
 
 
@@ -38,24 +39,21 @@ def test_a_record_is_removed_regardless_of_file_modes(records: SandboxRecords) -
     records.remove(record)  # another process removed it first
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", json.dumps({"labels": {"A": 1}}), "[" * 100_000])
-def test_a_record_that_cannot_be_read_is_an_orphan_and_can_be_removed(records: SandboxRecords, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", json.dumps({"labels": {"A": 1}}), "[" * 100_000, '{"version": 2, "owner": "another kind"}']
+)
+def test_a_record_that_cannot_be_read_is_listed_and_neither_an_orphan_nor_ended(
+    records: SandboxRecords, text: str
+) -> None:
     record = records.add({"run": "r1"})
     (record.folder / "record.json").write_text(text)
     (found,) = records.all()
-    assert (found.id, found.is_orphan, found.labels, found.resources) == (record.id, True, {}, {})
+    assert (found.id, found.is_orphan, found.labels, found.resources) == (record.id, False, {}, {})
     assert "cannot be read" in found.found().owner
     assert records.all({"run": "r1"}) == []
-    records.remove(found)
-    assert not record.sockets.exists()
-    assert records.all() == []
-
-
-def test_a_record_of_a_later_version_is_listed_and_is_not_an_orphan(records: SandboxRecords) -> None:
-    record = records.add({"run": "r1"})
-    (record.folder / "record.json").write_text('{"version": 2, "owner": "of another kind"}')
-    (found,) = records.all()
-    assert (found.is_orphan, "later version" in found.found().owner) == (False, True)
+    with pytest.raises(SandboxError, match=str(record.folder)):
+        records.free(record.id, lambda _: pytest.fail("it was ended"))
+    assert record.folder.exists() and record.sockets.exists()
 
 
 def test_sockets_elsewhere_than_in_a_folder_of_their_own_are_not_removed(

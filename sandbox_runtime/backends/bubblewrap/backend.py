@@ -3,9 +3,7 @@
 import asyncio
 import logging
 import os
-import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -16,39 +14,23 @@ from sandbox_runtime.api.sandbox import (
     EnvironmentMissing,
     RuntimeInterrupted,
     SandboxError,
-    SandboxExit,
     SandboxGone,
-    SandboxInfo,
-    ServerEndpoint,
 )
 from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.cgroups import find_control_groups
-from sandbox_runtime.backends.bubblewrap.container import BUILDER, BackendContext, CommandOrder, Container, free
+from sandbox_runtime.backends.bubblewrap.container import BUILDER, BackendContext, Container, free
 from sandbox_runtime.backends.bubblewrap.container_layout import (
     SERVER,
-    WORKSPACE,
     VisiblePaths,
     certificate_bundle,
     own_variables,
     server_mounts,
 )
-from sandbox_runtime.backends.bubblewrap.inputs import input_of, sealed
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
-from sandbox_runtime.backends.local_steps import (
-    check_egress,
-    check_environment,
-    endpoint_of,
-    gateway_variables,
-    server_socket,
-    variables_of,
-)
+from sandbox_runtime.backends.local_backend import LocalBackend
+from sandbox_runtime.backends.local_steps import check_egress, check_environment, gateway_variables
 from sandbox_runtime.backends.records import SandboxRecords
 from sandbox_runtime.environments import EnvironmentCache
-from sandbox_runtime.runtime.sandbox import end_after_failure
-
-_KILLED = 137
-_ALL_KILLED_S = 0.3
-"""Seconds after which a sandbox whose main command was killed has ended too, if all of it was killed."""
 
 _OUTPUT_BYTES = 64 * 1024
 _LOG_TAIL = 4096
@@ -79,25 +61,23 @@ async def run_build(
     try:
         if user is not None:
             await run_shielded(_give, cwd, user)
-        with os.fdopen(sealed(b""), "rb") as stdin:
-            container = Container(context, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits, user)
+        container = Container(context, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits, user)
+        try:
             try:
-                try:
-                    await container.start()
-                except SandboxError as error:
-                    raise RuntimeInterrupted(
-                        f"{argv[0]} cannot be run: {error}\n{container.log.text()[-_LOG_TAIL:]}".rstrip()
-                    ) from error
-                variables = {**env, **await gateway_variables(gateway_session, container.listen)}
-                order = CommandOrder(list(argv), str(cwd), variables, container.limits(), alone=True)
-                output = OutputTail(_OUTPUT_BYTES)
-                status = await container.run(order, stdin.fileno(), timeout_s, output)
-                if status != 0 and container.has_lacked_memory():
-                    raise EnvironmentMissing(f"{argv[0]} needs more than the {_MEMORY_MB} MiB of memory of a build")
-            except SandboxGone as error:
-                raise RuntimeInterrupted(f"{argv[0]} ended with its container, before it was done") from error
-            finally:
-                await container.close()
+                await container.start()
+            except SandboxError as error:
+                raise RuntimeInterrupted(
+                    f"{argv[0]} cannot be run: {error}\n{container.log.text()[-_LOG_TAIL:]}".rstrip()
+                ) from error
+            variables = {**env, **await gateway_variables(gateway_session, container.listen)}
+            output = OutputTail(_OUTPUT_BYTES)
+            status = await container.run(Command(tuple(argv), timeout_s=timeout_s), variables, output)
+            if status != 0 and container.has_lacked_memory():
+                raise EnvironmentMissing(f"{argv[0]} needs more than the {_MEMORY_MB} MiB of memory of a build")
+        except SandboxGone as error:
+            raise RuntimeInterrupted(f"{argv[0]} ended with its container, before it was done") from error
+        finally:
+            await container.close()
     except OSError as error:
         raise EnvironmentMissing(f"{argv[0]} cannot be run: {error}") from error
     if status is None:
@@ -122,11 +102,11 @@ _WITHOUT = {
 }
 
 
-class BubblewrapBackend:
-    """See `Backend`. `found` and `stop` need not be opened before.
+class BubblewrapBackend(LocalBackend):
+    """See `LocalBackend`.
 
     `environments`: the folder of built environments, by default in the user's cache. `build_gateway_session`: what a
-    build may reach, by default nothing. `records`: replaces those of this user.
+    build may reach, by default nothing.
     """
 
     name = "bubblewrap"
@@ -138,11 +118,10 @@ class BubblewrapBackend:
         build_gateway_session: GatewaySession | None = None,
         records: SandboxRecords | None = None,
     ) -> None:
+        super().__init__(records)
         self._environments = EnvironmentCache(environments)
         self._build_session = build_gateway_session
-        self._records = records or SandboxRecords(self.name)
         self._context: BackendContext | None = None
-        self._containers: dict[str, Container] = {}
 
     async def open(self) -> None:
         rooted = os.geteuid() == 0
@@ -181,77 +160,12 @@ class BubblewrapBackend:
         """
         return Container(self.context, labels, visible, limits, self.context.new_user())
 
-    async def start(self, spec: SandboxSpec, log: OutputTail) -> "BubblewrapSandbox":
+    async def make(self, spec: SandboxSpec, log: OutputTail) -> tuple[Container, Mapping[str, str]]:
         check_egress(spec, self.name)
         check_environment(spec.prepared)
         bundle = certificate_bundle()
         visible = VisiblePaths((*spec.prepared.mounts, *([] if bundle is None else [bundle])))
         container = Container(self.context, spec.labels, visible, spec.limits, self.context.new_user(), log)
-        self._containers[container.record.id] = container
-        try:
-            await container.start()
-            variables = await variables_of(spec, own_variables(spec.prepared), container.listen)
-        except BaseException:
-            await end_after_failure(self.stop(container.record.id))
-            raise
-        return BubblewrapSandbox(spec, container, self._records, variables)
+        return container, own_variables(spec.prepared)
 
-    async def stop(self, id_: str) -> None:
-        container = self._containers.get(id_)
-        if container is None:
-            await run_shielded(self._records.free, id_, free)
-        else:
-            await container.close()
-            self._containers.pop(id_, None)
-
-    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
-        return [record.found() for record in await asyncio.to_thread(self._records.all, labels)]
-
-
-@dataclass(frozen=True)
-class BubblewrapSandbox:
-    """See `StartedSandbox`. `variables`: of all its commands."""
-
-    spec: SandboxSpec
-    container: Container
-    records: SandboxRecords
-    variables: Mapping[str, str] = field(repr=False)
-
-    @property
-    def id(self) -> str:
-        return self.container.record.id
-
-    async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
-        async with input_of(command) as stdin:
-            order = self._order(command, command.env, alone=True)
-            return await self.container.run(order, stdin, command.timeout_s, stdout, stderr)
-
-    async def serve(self, endpoint: ServerEndpoint) -> SandboxExit:
-        main = self.spec.main
-        own = {"GEPA_LISTEN": "fd:3", "GEPA_TOKEN": endpoint.token, **self.container.server_variables()}
-        with server_socket(self.container.record) as listening, os.fdopen(sealed(b""), "rb") as stdin:
-            order = self._order(main, {**main.env, **own}, alone=False)
-            ending = await self.container.begin(order, self.container.logged(stdin.fileno(), listening))
-        await asyncio.wait([ending])
-        if self.records.is_swept(self.container.record):
-            return SandboxExit("terminated", detail="swept")
-        # A process that kills the whole sandbox kills its server first.
-        if ending.exception() is not None or (
-            ending.result() == _KILLED and await self.container.is_gone(_ALL_KILLED_S)
-        ):
-            return SandboxExit("terminated", detail="killed from outside")
-        lacked = ending.result() == _KILLED and self.container.has_lacked_memory()
-        detail = f"it was killed: the sandbox has {self.spec.limits.memory_mb} MB of memory" if lacked else ""
-        return SandboxExit("exited", ending.result(), detail)
-
-    async def endpoint(self, token: str) -> ServerEndpoint:
-        return endpoint_of(self.container.record, token)
-
-    def _order(self, command: Command, env: Mapping[str, str], *, alone: bool) -> CommandOrder:
-        return CommandOrder(
-            argv=command.argv,
-            cwd=posixpath.normpath(posixpath.join(WORKSPACE, command.cwd)),
-            env={**self.variables, **env},
-            limits=self.container.limits(server=not alone),
-            alone=alone,
-        )
+    free = staticmethod(free)

@@ -8,10 +8,10 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox_runtime.api.spec import MEMORY_VARIABLE, ResourceLimits
+from sandbox_runtime.api.spec import ResourceLimits
 
-OWN_PROCESSES = 2
-"""Processes of every container besides its commands: one of bubblewrap, and the first one."""
+OWN_PROCESSES = 3
+"""Processes of every container besides its commands: one of bubblewrap, the first one, and the helper of the server."""
 
 PROCESS_MEMORY_VARIABLE = "GEPA_PROCESS_MEMORY_MB"
 """The variable that limits the memory of each process in a jail of `evolverpc serve`, in MiB."""
@@ -42,11 +42,8 @@ def process_limits(limits: ResourceLimits, missing_controllers: Container[str], 
 
 
 def server_variables(limits: ResourceLimits, missing_controllers: Container[str]) -> dict[str, str]:
-    """Return the variables that state the server's memory, and whether its jails must limit that of processes."""
-    variables = {MEMORY_VARIABLE: str(limits.memory_mb)}
-    if "memory" in missing_controllers:
-        variables[PROCESS_MEMORY_VARIABLE] = str(limits.memory_mb)
-    return variables
+    """Return the variable by which the server's jails limit the memory of processes, if they must."""
+    return {PROCESS_MEMORY_VARIABLE: str(limits.memory_mb)} if "memory" in missing_controllers else {}
 
 
 CONTROLLERS = ("memory", "pids", "cpu")
@@ -67,14 +64,6 @@ class ControlGroup:
     def entries(self) -> list[str]:
         """The files by which a process joins the group."""
         return [str(folder / "cgroup.procs") for folder in self.folders]
-
-    def pids(self) -> set[int]:
-        """Return the processes in the group."""
-        found: set[int] = set()
-        for entry in self.entries:
-            with contextlib.suppress(OSError):
-                found.update(int(line) for line in Path(entry).read_text().split())
-        return found
 
     def killed(self) -> int:
         """Return how many of its processes were killed because the memory was exhausted."""

@@ -48,7 +48,7 @@ exec "$@"
 _MAKE_FOLDERS = 'umask 022; mkdir -p {folders} && exec "$@"'
 _COMMAND_OF_ITS_OWN = (
     *("--dev-bind", "/", "/", "--proc", "/proc", "--unshare-user", "--unshare-pid", "--die-with-parent"),
-    *("--cap-drop", "ALL", "--info-fd", first_process.INFO, "--", "/bin/sh", "-c", 'exec "$@"', "sh"),
+    *("--cap-drop", "ALL", "--info-fd", str(first_process.INFO), "--", "/bin/sh", "-c", 'exec "$@"', "sh"),
 )
 
 

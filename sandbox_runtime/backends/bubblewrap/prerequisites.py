@@ -43,33 +43,27 @@ def bubblewrap(trial_user: int | None) -> str:
     if not hasattr(os, "pidfd_open") or tuple(map(int, platform.release().split("-")[0].split(".")[:2])) < (5, 9):
         raise RuntimeUnavailable(f"Linux 5.9 or later is needed, this is {platform.release()}")
     path = str(Path(found).resolve())
-    if "--size" not in _run([path, "--help"], None).stdout.decode("utf-8", "replace"):
-        raise RuntimeUnavailable(f"bubblewrap 0.7 or later is needed, {path} is older: {_INSTALL}")
-    trial = _run(
-        [path, "--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"],
-        trial_user,
-    )
-    if trial.returncode != 0:
-        stderr = trial.stderr.decode("utf-8", "replace").strip()
-        raise RuntimeUnavailable("\n".join([f"bubblewrap cannot make a sandbox here: {stderr}", *_advice()]))
-    return path
-
-
-def _run(argv: list[str], user: int | None) -> "subprocess.CompletedProcess[bytes]":
+    namespaces = ("--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev")
     try:
-        return subprocess.run(  # noqa: S603  no shell
-            argv,
+        trial = subprocess.run(  # noqa: S603  no shell
+            (path, *namespaces, "--size", "65536", "--tmpfs", "/tmp", "true"),  # noqa: S108  of the trial
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_TRIAL_S,
             check=False,
             cwd="/",
-            user=user,
-            group=user,
-            extra_groups=None if user is None else [],
+            user=trial_user,
+            group=trial_user,
+            extra_groups=None if trial_user is None else [],
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise RuntimeUnavailable(f"{argv[0]} cannot be run: {error}") from None
+        raise RuntimeUnavailable(f"{path} cannot be run: {error}") from None
+    stderr = trial.stderr.decode("utf-8", "replace").strip()
+    if "nknown option" in stderr:
+        raise RuntimeUnavailable(f"bubblewrap 0.7 or later is needed, {path} is older ({stderr}): {_INSTALL}")
+    if trial.returncode != 0:
+        raise RuntimeUnavailable("\n".join([f"bubblewrap cannot make a sandbox here: {stderr}", *_advice()]))
+    return path
 
 
 def _advice() -> Iterator[str]:

@@ -14,13 +14,14 @@ from evolverpc_common import process_reaper
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
-from sandbox_runtime.api.sandbox import SandboxError, SandboxGone
+from sandbox_runtime.api.sandbox import SandboxError, SandboxExit, SandboxGone
 from sandbox_runtime.api.spec import Command, ResourceLimits
 from sandbox_runtime.backends.docker import channels as protocol
 from sandbox_runtime.backends.docker.channels import BrokenChannels, Channel, Channels
 from sandbox_runtime.backends.docker.docker_command import failure, remove_containers
-from sandbox_runtime.backends.image_setup import WORKSPACE
+from sandbox_runtime.backends.image_setup import PORT, SERVER_PYTHON, WORKSPACE
 from sandbox_runtime.backends.local_steps import BACKLOG
+from sandbox_runtime.backends.records import SandboxRecords
 
 LABEL = "evolverpc"
 """The label of every container of this backend; its value is the sandbox's id."""
@@ -44,59 +45,42 @@ def container_name(id_: str) -> str:
 class ContainerPlan:
     """What a container is made from.
 
-    `python`: the interpreter of its first process. `sockets`: a private folder of this machine, as for `listen`.
     `writable`: its own file system can be written, as a build needs; `user`: who runs in it, by default one of its own.
     """
 
-    id: str
     image: str
-    python: str
     limits: ResourceLimits
-    sockets: Path
     writable: bool = False
     user: int | None = None
 
-    def argv(self) -> tuple[str, ...]:
+    def argv(self, id_: str) -> tuple[str, ...]:
         """Return the docker command that runs it, with its first process on stdin and stdout."""
         limits, user = self.limits, secrets.choice(_USERS) if self.user is None else self.user
         files = f"rw,exec,nosuid,nodev,mode=1777,size={limits.workspace_mb}m"
         return (
             *("docker", "run", "--rm", "--interactive", "--pull", "never", "--log-driver", "none"),
-            *("--name", container_name(self.id), "--label", f"{LABEL}={self.id}", "--hostname", "sandbox"),
+            *("--name", container_name(id_), "--label", f"{LABEL}={id_}", "--hostname", "sandbox"),
             *("--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
             *(() if self.writable else ("--read-only",)),
             *("--user", f"{user}:{user}", "--workdir", WORKSPACE),
             *("--memory", f"{limits.memory_mb}m", "--memory-swap", f"{limits.memory_mb}m"),
             *("--pids-limit", str(limits.processes), "--cpus", f"{limits.cpu:g}"),
             *("--tmpfs", f"{WORKSPACE}:{files}", "--tmpfs", f"/tmp:{files}"),  # noqa: S108  of the container
-            *("--entrypoint", self.python, self.image),
+            *("--entrypoint", SERVER_PYTHON, self.image),
             *("-I", "-S", "-c", _FIRST_PROCESS, _REAPER, str(MODELS_PORT), str(TUNNEL_PORT)),
         )
 
 
-async def listen(sockets: Path, *ports: int) -> list[socket.socket]:
-    """Return sockets for connections of the container to these ports of its loopback; only this user reaches them.
-
-    `sockets`: a private folder of the container's own. Raises `OSError`.
-    """
-    with contextlib.ExitStack() as stack:
-        opened = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in ports]
-        for listening, port in zip(opened, ports, strict=True):
-            listening.bind(str(_gateway_socket(sockets, port)))
-            listening.listen(BACKLOG)
-        stack.pop_all()
-    return opened
-
-
-def _gateway_socket(sockets: Path, port: int) -> Path:
-    return sockets / str(port)
-
-
 class Container:
-    """A container, used in one event loop. Call `start`, and `close` in any case. It ends with this process."""
+    """See `local_backend.Container`; used in one event loop. It ends with this process."""
 
-    def __init__(self, plan: ContainerPlan) -> None:
+    def __init__(
+        self, records: SandboxRecords, labels: Mapping[str, str], plan: ContainerPlan, log: OutputTail
+    ) -> None:
+        self.record = records.add(labels)
+        self._records = records
         self._plan = plan
+        self._log = log
         self._process: Process | None = None
         self._channels: Channels | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -106,7 +90,7 @@ class Container:
     async def start(self) -> None:
         """Start it and wait until its first process is up, for any time. Raises `SandboxError`, `OSError`."""
         self._process = process = await asyncio.create_subprocess_exec(
-            *self._plan.argv(), stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+            *self._plan.argv(self.record.id), stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
         )
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: S101
         complaining = asyncio.create_task(_read(process.stderr, self._stderr))
@@ -117,19 +101,45 @@ class Container:
             await asyncio.wait([complaining], timeout=_PAUSE_S)
             raise failure("run", self._stderr.text()) from None
         if protocol.HEAD.unpack(head) != (0, protocol.READY, 0):
-            raise SandboxError(f"{self._plan.python} of the image {self._plan.image} does not run our first process")
+            raise SandboxError(f"{SERVER_PYTHON} of the image {self._plan.image} does not run our first process")
         self._serving = asyncio.create_task(self._channels.serve())
 
+    async def listen(self, *ports: int) -> list[socket.socket]:
+        """Return sockets to which the first process carries connections to these ports; only this user reaches them."""
+        with contextlib.ExitStack() as stack:
+            opened = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in ports]
+            for listening, port in zip(opened, ports, strict=True):
+                listening.bind(str(self._gateway_socket(port)))
+                listening.listen(BACKLOG)
+            stack.pop_all()
+        return opened
+
+    def _gateway_socket(self, port: int) -> Path:
+        return self.record.sockets / str(port)
+
     async def run(
-        self, command: Command, env: Mapping[str, str], stdout: OutputTail, stderr: OutputTail | None, *, timed: bool
+        self, command: Command, env: Mapping[str, str], stdout: OutputTail, stderr: OutputTail | None = None
     ) -> int | None:
-        """Run a command to its end; return its status, None if it took longer than its time and is `timed`.
+        """See `local_backend.Container`."""
+        return await self._run(command, env, stdout, stderr, command.timeout_s)
 
-        Nothing that it started is left afterwards, also if this is cancelled.
+    async def serve(self, command: Command, env: Mapping[str, str]) -> SandboxExit:
+        """See `local_backend.Container`."""
+        variables = {**env, "GEPA_LISTEN": f"127.0.0.1:{PORT}"}
+        listening = await asyncio.start_unix_server(self._connect, self.record.server, backlog=BACKLOG)
+        try:
+            return SandboxExit("exited", await self._run(command, variables, self._log, None, None))
+        finally:
+            listening.close()
 
-        Raises:
-            SandboxGone: the container has ended. OSError: its input cannot be read.
-        """
+    async def _run(
+        self,
+        command: Command,
+        env: Mapping[str, str],
+        stdout: OutputTail,
+        stderr: OutputTail | None,
+        timeout_s: float | None,
+    ) -> int | None:
         order: dict[str, object] = {"run": list(command.argv), "env": dict(env), "joined": stderr is None}
         with command.open_input() as stdin:
             try:
@@ -137,39 +147,42 @@ class Container:
                 feeding = asyncio.create_task(_feed(channel, stdin))
                 following = asyncio.create_task(_follow(channel, stdout, stdout if stderr is None else stderr))
                 try:
-                    await asyncio.wait([following], timeout=command.timeout_s if timed else None)
+                    await asyncio.wait([following], timeout=timeout_s)
                     late = not following.done()
                 finally:
                     feeding.cancel()
                     await await_shielded(_stopped(channel, following))
                 return None if late else following.result()
             except BrokenChannels as error:
-                raise SandboxGone(f"the container of sandbox {self._plan.id} has ended") from error
+                raise SandboxGone(f"the container of sandbox {self.record.id} has ended") from error
 
-    async def connect(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry a connection of this machine to a port of the container's loopback."""
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry a connection of this machine to the server."""
         try:
-            channel = await self._open({"connect": port})
+            channel = await self._open({"connect": PORT})
             await protocol.carry(channel, reader, writer)
             channel.close()
         except BrokenChannels:
             writer.transport.abort()
 
     async def close(self) -> None:
-        """Remove it. Raises `SandboxError` if it is left."""
-        name, process = container_name(self._plan.id), self._process
-        if process is None:
-            return
-        assert process.stdin is not None  # noqa: S101  it is a pipe
-        process.stdin.close()
-        async with asyncio.timeout(END_S):
-            while True:  # docker may still be making it
-                await asyncio.to_thread(remove_containers, [name])
-                if process.returncode is not None:
-                    break
-                await asyncio.wait([asyncio.ensure_future(process.wait())], timeout=_PAUSE_S)
+        """Remove it, and its record. Raises `SandboxError` if it is left."""
+        await await_shielded(self._close())
+
+    async def _close(self) -> None:
+        name, process = container_name(self.record.id), self._process
+        if process is not None:
+            assert process.stdin is not None  # noqa: S101  it is a pipe
+            process.stdin.close()
+            async with asyncio.timeout(END_S):
+                while True:  # docker may still be making it
+                    await asyncio.to_thread(remove_containers, [name])
+                    if process.returncode is not None:
+                        break
+                    await asyncio.wait([asyncio.ensure_future(process.wait())], timeout=_PAUSE_S)
         if self._serving is not None:
             await asyncio.wait([self._serving], timeout=END_S)
+        await asyncio.to_thread(self._records.remove, self.record)
 
     async def _open(self, purpose: dict[str, object]) -> Channel:
         assert self._channels is not None, "it was started"  # noqa: S101
@@ -181,7 +194,7 @@ class Container:
         try:
             if port not in (MODELS_PORT, TUNNEL_PORT):
                 raise ConnectionRefusedError
-            reader, writer = await asyncio.open_unix_connection(_gateway_socket(self._plan.sockets, port))
+            reader, writer = await asyncio.open_unix_connection(self._gateway_socket(port))
         except OSError:
             await channel.send(protocol.STOP)
             return

@@ -8,15 +8,13 @@ import shlex
 import tarfile
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from evolverpc_common.output_tail import OutputTail
-from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.egress import GatewaySession
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable, SandboxError
 from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, ResourceLimits
-from sandbox_runtime.backends.docker.container import Container, ContainerPlan, container_name, listen
+from sandbox_runtime.backends.docker.container import Container, ContainerPlan, container_name
 from sandbox_runtime.backends.docker.docker_command import docker, image_id
 from sandbox_runtime.backends.image_setup import (
     GATEWAY_VARIABLES,
@@ -30,7 +28,7 @@ from sandbox_runtime.backends.image_setup import (
 )
 from sandbox_runtime.backends.local_steps import gateway_variables
 from sandbox_runtime.backends.own_packages import EXTRAS, PACKAGES, copy_packages, name_of, own_digest, requirements
-from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
+from sandbox_runtime.backends.records import SandboxRecords
 from sandbox_runtime.environments.build_folder import build_variables, readable_by
 
 BASE = f"python:{SERVER_PYTHON_VERSION}-slim"
@@ -137,9 +135,8 @@ async def _installed(
     on_progress: Callable[[str], None],
 ) -> str:
     """Install a recipe in a container without a network but the session, and keep what is in it as an image."""
-    record = records.add({"purpose": "build"})
-    plan = ContainerPlan(record.id, base, SERVER_PYTHON, _LIMITS, record.sockets, writable=True, user=BUILDER)
-    container = Container(plan)
+    plan = ContainerPlan(base, _LIMITS, writable=True, user=BUILDER)
+    container = Container(records, {"purpose": "build"}, plan, OutputTail(_OUTPUT_BYTES))
     try:
         sources, carried, unseen = _package_sources()
         if unseen:
@@ -150,7 +147,7 @@ async def _installed(
             "HOME": f"{WORKSPACE}/home",
             "TMPDIR": f"{WORKSPACE}/tmp",  # noqa: S108  of a container
             "UV_PYTHON_INSTALL_DIR": f"{PROGRAM}/python",
-            GATEWAY_VARIABLES: json.dumps(dict(await gateway_variables(session, partial(listen, record.sockets)))),
+            GATEWAY_VARIABLES: json.dumps(dict(await gateway_variables(session, container.listen))),
         }
         async with asyncio.timeout(START_S):
             await container.start()
@@ -159,9 +156,9 @@ async def _installed(
             await _run(container, variables, ("tar", "-xf", "-", "-C", f"{WORKSPACE}/home"), packed)
         module = "sandbox_runtime.backends.image_setup"
         await _run(container, variables, (SERVER_PYTHON, "-I", "-m", module, f"{WORKSPACE}/home/recipe", PROGRAM))
-        await docker("commit", container_name(record.id), name, timeout_s=BUILD_S)
+        await docker("commit", container_name(container.record.id), name, timeout_s=BUILD_S)
     finally:
-        await await_shielded(_removed(container, records, record))
+        await container.close()
     found = await asyncio.to_thread(image_id, name)
     if found is None:
         raise EnvironmentMissing(f"the image {name} was built, and the daemon does not have it")
@@ -171,16 +168,11 @@ async def _installed(
 async def _run(container: Container, variables: dict[str, str], argv: Sequence[str], stdin: Path | bytes = b"") -> None:
     output = OutputTail(_OUTPUT_BYTES)
     command = Command(tuple(argv), stdin=stdin, timeout_s=BUILD_S)
-    status = await container.run(command, variables, output, None, timed=True)
+    status = await container.run(command, variables, output)
     if status != 0:
         how = f"took longer than {BUILD_S:g} s" if status is None else f"exited with status {status}"
         end = output.bytes()[-_SHOWN_BYTES:].decode("utf-8", "replace").strip()
         raise EnvironmentMissing(f"the environment cannot be built: {argv[0]} {how}\n{end}")
-
-
-async def _removed(container: Container, records: SandboxRecords, record: SandboxRecord) -> None:
-    await container.close()
-    await asyncio.to_thread(records.remove, record)
 
 
 def _package_sources() -> tuple[dict[str, str], dict[str, Path], list[str]]:

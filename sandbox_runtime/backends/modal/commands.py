@@ -16,7 +16,7 @@ from modal.container_process import ContainerProcess
 
 from evolverpc_common import process_reaper
 from evolverpc_common.output_tail import OutputTail
-from sandbox_runtime.api.sandbox import EXEC_BYTES
+from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.spec import Command, SandboxSpec
 from sandbox_runtime.backends.image_setup import SERVER_PYTHON, WORKSPACE
 
@@ -43,7 +43,7 @@ def probe_command(models_url: str) -> Command:
 
 
 GRACE_S = 10.0
-"""Seconds beyond its own time-out after which a command's reaper is given up."""
+"""Seconds within which a command that takes too long is ended; Modal ends it after them, and not what it started."""
 
 _REAPER = Path(process_reaper.__file__).read_text(encoding="utf-8")
 _WITH_FOLDERS = ("sh", "-c", 'mkdir -p "$HOME" "$TMPDIR" && exec "$@"', "sh")
@@ -57,18 +57,15 @@ class ModalCommands:
     def __init__(self, sandbox: modal.Sandbox, spec: SandboxSpec) -> None:
         self._sandbox = sandbox
         self._limits = (f"--processes={spec.limits.processes}", f"--file-size={spec.limits.workspace_mb << 20}")
-        self._ending: set[asyncio.Task[None]] = set()
 
     async def start(
         self, command: Command, mark: str | None = None, *, env: Mapping[str, str] | None = None
     ) -> ContainerProcess[bytes]:
         """Start a command. `mark`: of its reaper if its time is limited. `env`: more variables, never shown."""
-        limits = [*self._limits, f"--folder={command.cwd}"]
-        if mark is not None:
-            limits += [f"--mark={mark}", f"--seconds={command.timeout_s:g}"]
+        options = [*self._limits, f"--folder={command.cwd}", *([] if mark is None else [f"--mark={mark}"])]
         variables: dict[str, str | None] = {**command.env, **(env or {})}
         return await self._sandbox.exec.aio(
-            *(*_WITH_FOLDERS, SERVER_PYTHON, "-I", "-S", "-c", _REAPER, *limits, "--", *command.argv),
+            *(*_WITH_FOLDERS, SERVER_PYTHON, "-I", "-S", "-c", _REAPER, *options, "--", *command.argv),
             timeout=None if mark is None else math.ceil(command.timeout_s + GRACE_S),
             workdir=WORKSPACE,
             secrets=[modal.Secret.from_dict(variables)] if variables else None,
@@ -78,46 +75,31 @@ class ModalCommands:
     async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
         """See `StartedSandbox.run`. A cancellation ends the command too."""
         mark = secrets.token_hex(16)
-        late = f"\n{mark}\n".encode()
-        written = OutputTail(EXEC_BYTES + len(late))
         status: int | None = None
         try:
-            async with asyncio.timeout(command.timeout_s + GRACE_S):
+            async with asyncio.timeout(command.timeout_s):
                 process = await self.start(command, mark)
                 with command.open_input() as stdin:
                     status = await followed(
                         process,
                         copied(process.stdout, stdout),
-                        copied(process.stderr, written, *([stdout] if stderr is None else [])),
+                        copied(process.stderr, stdout if stderr is None else stderr),
                         feeding=_fed(process, partial(asyncio.to_thread, stdin.read)),
                     )
         except TimeoutError:
-            self._end(mark)
-        except asyncio.CancelledError:
-            self._end(mark)
-            raise
-        is_late = written.bytes().endswith(late)
-        if stderr is not None:
-            stderr.add(written.bytes().removesuffix(late))
-        return None if is_late or status == -1 else status
+            return None
+        finally:
+            if status is None:
+                await await_shielded(self._end(mark))
+        return None if status == -1 else status
 
-    async def close(self) -> None:
-        """Stop ending commands: the sandbox ends with all of them."""
-        for task in self._ending:
-            task.cancel()
-        await asyncio.gather(*self._ending, return_exceptions=True)
-
-    def _end(self, mark: str) -> None:
-        task = asyncio.create_task(self._ended(mark))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-
-    async def _ended(self, mark: str) -> None:
+    async def _end(self, mark: str) -> None:
         try:
-            process = await self._sandbox.exec.aio("sh", "-c", _END, "sh", mark, timeout=math.ceil(GRACE_S))
-            await process.wait.aio()
-        except exception.Error:
-            return  # it was to end early: its reaper ends it in time, or the sandbox is gone and the command with it
+            async with asyncio.timeout(GRACE_S):
+                process = await self._sandbox.exec.aio("sh", "-c", _END, "sh", mark, timeout=math.ceil(GRACE_S))
+                await process.wait.aio()
+        except (exception.Error, ConnectionError, TimeoutError):
+            return  # the sandbox is gone and the command with it, or Modal ends the command after its time
 
 
 async def followed(
@@ -140,11 +122,10 @@ async def followed(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def copied(stream: AsyncIterable[bytes], *sinks: OutputTail) -> None:
-    """Read a stream to its end into each sink."""
+async def copied(stream: AsyncIterable[bytes], sink: OutputTail) -> None:
+    """Read a stream to its end."""
     async for data in stream:
-        for sink in sinks:
-            sink.add(data)
+        sink.add(data)
 
 
 async def carried(process: ContainerProcess[bytes], streams: Sequence[int]) -> int:

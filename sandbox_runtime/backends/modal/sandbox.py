@@ -88,7 +88,6 @@ class ModalSandbox:
         """Watch it no longer: every call ends."""
         self._ended.cancel()
         await asyncio.gather(self._ended, return_exceptions=True)
-        await self._commands.close()
 
     async def _reach_gateway(self, url: str) -> None:
         stdout, stderr = OutputTail(EXEC_BYTES), OutputTail(EXEC_BYTES)

@@ -6,10 +6,8 @@ import os
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +15,7 @@ from sandbox_runtime.api.sandbox import ProcessEndpoint
 
 CLOSE_GRACE_S = 5.0
 LOG_TAIL_BYTES = 4096
+_PAUSE_S = 0.02
 
 
 class ServerFailed(Exception):
@@ -36,18 +35,18 @@ def running_server(
         ServerFailed: it ended before it was ready, or was not ready within `ready_s` seconds.
     """
     environment = {**os.environ, **(env or {}), "GEPA_READY_JSON": "1"}
-    with tempfile.TemporaryFile() as log:
+    with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as log:  # a full pipe would stop the server
         process = subprocess.Popen(  # noqa: S603  the caller chooses the command; no shell is involved
             list(argv),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=printed,
             stderr=log,
             cwd=cwd,
             env=environment,
             start_new_session=True,
         )
         try:
-            ready = _ready_event(process, log, ready_s)
+            ready = _ready_event(process, printed, log, ready_s)
             url = ready.get("url")
             if not (isinstance(url, str) and url):
                 raise ServerFailed(f"{process.args!r} printed a ready line without a url")
@@ -59,40 +58,21 @@ def running_server(
             _end(process)
 
 
-def _ready_event(process: "subprocess.Popen[bytes]", log: IO[bytes], ready_s: float) -> dict[str, Any]:
-    ready: Future[dict[str, Any]] = Future()
+def _ready_event(
+    process: "subprocess.Popen[bytes]", printed: IO[bytes], log: IO[bytes], ready_s: float
+) -> dict[str, Any]:
     deadline = time.monotonic() + ready_s
-    threading.Thread(target=_read_all, args=(process.stdout, ready), daemon=True).start()
-    try:
-        return ready.result(ready_s)
-    except TimeoutError:
-        late = f"was not ready within {ready_s:g} s: give it longer, or see what it waits for"
-        raise ServerFailed(f"{process.args!r} {late}\n{_tail(log)}") from None
-    except EOFError:
-        became = _became(process, max(0.0, deadline - time.monotonic()), ready_s)
-        raise ServerFailed(f"{process.args!r} {became}\n{_tail(log)}") from None
-
-
-def _became(process: "subprocess.Popen[bytes]", within_s: float, ready_s: float) -> str:
-    """Describe a server whose stdout has ended."""
-    try:
-        return f"ended with status {process.wait(within_s)}"
-    except subprocess.TimeoutExpired:
-        return (
-            f"closed its stdout without a ready line, and still ran after {ready_s:g} s: it must print its"
-            " ready line there, as GEPA_READY_JSON=1 asks"
-        )
-
-
-def _read_all(stdout: IO[bytes], ready: "Future[dict[str, Any]]") -> None:
-    """Read to the end, because a full pipe would stop the server and its program."""
-    with stdout:
-        for line in stdout:
-            event = _event(line) if not ready.done() else None
-            if event is not None:
-                ready.set_result(event)
-    if not ready.done():
-        ready.set_exception(EOFError())
+    while True:
+        status = process.poll()
+        for line in _content(printed).splitlines():
+            if (event := _event(line)) is not None:
+                return event
+        if status is not None:
+            raise ServerFailed(f"{process.args!r} ended with status {status}\n{_tail(log)}")
+        if time.monotonic() > deadline:
+            late = f"was not ready within {ready_s:g} s: give it longer, or see what it waits for"
+            raise ServerFailed(f"{process.args!r} {late}\n{_tail(log)}")
+        time.sleep(_PAUSE_S)
 
 
 def _event(line: bytes) -> dict[str, Any] | None:
@@ -115,7 +95,10 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
+def _content(file: IO[bytes]) -> bytes:
+    """Return all of it, without a change of the position at which the server writes."""
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
+
+
 def _tail(log: IO[bytes]) -> str:
-    log.seek(0, os.SEEK_END)
-    log.seek(max(0, log.tell() - LOG_TAIL_BYTES))
-    return log.read().decode("utf-8", "replace")
+    return _content(log)[-LOG_TAIL_BYTES:].decode("utf-8", "replace")

@@ -31,7 +31,7 @@ def test_in_version_1_each_controller_has_its_own_hierarchy(tmp_path: Path) -> N
     group = groups.make("one", LIMITS)
     assert group.folders == tuple(root / "cg" / name / "one" for name in ("memory/own", "pids", "cpu,cpuacct"))
     assert (root / "cg/memory/own/one/memory.limit_in_bytes").read_text() == str(256 * 2**20)
-    assert (root / "cg/pids/one/pids.max").read_text() == "116"
+    assert (root / "cg/pids/one/pids.max").read_text() == "117"
     assert (root / "cg/cpu,cpuacct/one/cpu.cfs_quota_us").read_text() == "150000"
 
 
@@ -45,7 +45,7 @@ def test_in_version_2_the_nearest_group_that_may_be_divided_is_taken(tmp_path: P
     group = groups.make("one", LIMITS)
     assert group.folders == (root / "cg/user/app/one",)
     assert (group.folders[0] / "memory.max").read_text() == str(256 * 2**20)
-    assert (group.folders[0] / "pids.max").read_text() == "116"
+    assert (group.folders[0] / "pids.max").read_text() == "117"
     assert not (group.folders[0] / "cpu.max").exists()
 
 
@@ -59,6 +59,6 @@ def test_without_a_writable_group_every_controller_is_missing(tmp_path: Path) ->
 def test_without_a_memory_group_commands_and_jails_have_a_limit_and_the_server_has_none() -> None:
     assert process_limits(LIMITS, ["memory"], server=False)["DATA"] == 256 * 2**20
     assert "DATA" not in process_limits(LIMITS, ["memory"], server=True)
-    assert server_variables(LIMITS, ["memory"]) == {"GEPA_MEMORY_MB": "256", "GEPA_PROCESS_MEMORY_MB": "256"}
+    assert server_variables(LIMITS, ["memory"]) == {"GEPA_PROCESS_MEMORY_MB": "256"}
     assert "DATA" not in process_limits(LIMITS, [], server=False)
-    assert server_variables(LIMITS, []) == {"GEPA_MEMORY_MB": "256"}
+    assert server_variables(LIMITS, []) == {}

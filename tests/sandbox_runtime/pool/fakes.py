@@ -16,14 +16,14 @@ class FakeSandbox:
     """A running sandbox, until it is closed or a test ends it."""
 
     def __init__(self, name: str) -> None:
-        self.id = name
+        self.id = self.path = name
         self.tokens = 0
         self.closed = 0
         self._ended: asyncio.Future[SandboxExit] = asyncio.get_running_loop().create_future()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1/{self.id}"
+        return f"http://127.0.0.1/{self.path}"
 
     async def endpoint(self) -> ServerEndpoint:
         self.tokens += 1
@@ -105,7 +105,7 @@ async def pool_of(
     yard: FakeStarter, size: int, folder: Path, **given: Any
 ) -> AsyncIterator[tuple[SandboxPool, Watched]]:
     watched = Watched()
-    options: dict[str, Any] = {"starts_per_s": 1000.0, "first_pause_s": 0.01, **given}
+    options: dict[str, Any] = {"first_pause_s": 0.01, **given}
     async with SandboxPool(
         yard.start, size, endpoints_file=EndpointsFile(folder), on_event=watched.take, **options
     ) as pool:

@@ -215,7 +215,7 @@ async def test_a_refusal_has_the_token_files_written_anew_in_their_places(
         assert token.read_text() == f"token 2 of {yard.made[0].id}\n"
         assert (tmp_path / "fleet").read_text() == line
         assert yard.made[0].tokens == 2
-        yard.made[0].id = "moved"
+        yard.made[0].path = "moved"
         pool.refused(url)  # soon after: it takes effect all the same, a little later
         await eventually(lambda: proxy.read_text() == "proxy 3\n")
         pool.refused(yard.made[0].url)

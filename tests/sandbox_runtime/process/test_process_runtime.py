@@ -13,8 +13,8 @@ import pytest
 
 from evolverpc_common.process_identity import started_at
 from sandbox_runtime import Command, EnvironmentMissing, ResourceLimits
+from sandbox_runtime.backends.plain_commands import run_build
 from sandbox_runtime.backends.process.backend import NO_ISOLATION_WARNING
-from sandbox_runtime.backends.process.commands import run_build
 from tests.sandbox_runtime.backend import BackendUnderTest, process_backend
 from tests.sandbox_runtime.bubblewrap.test_gateway_session import Echoing
 from tests.sandbox_runtime.stub_server import SOURCE
@@ -69,7 +69,7 @@ async def test_commands_of_a_killed_process_end_by_themselves(tmp_path: Path) ->
     os.mkfifo(pipe)
     held = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     build = (
-        "import asyncio, pathlib, sys\nfrom sandbox_runtime.backends.process.commands import run_build\n"
+        "import asyncio, pathlib, sys\nfrom sandbox_runtime.backends.plain_commands import run_build\n"
         "asyncio.run(run_build(('sh', '-c', 'exec 9>\"$0\"; echo >&9; setsid sleep 60 & sleep 60', sys.argv[1]),"
         " pathlib.Path('/'), {'PATH': '/usr/bin:/bin'}, 60, ()))"
     )

@@ -12,19 +12,6 @@ from sandbox_runtime.api.spec import Command
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 
 
-def in_memory(content: bytes) -> int:
-    """Return the descriptor of a file in memory with this content, at its beginning."""
-    descriptor = os.memfd_create("order", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        with os.fdopen(descriptor, "wb", closefd=False) as file:
-            file.write(content)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
 @asynccontextmanager
 async def input_of(command: Command) -> AsyncIterator[int]:
     """Provide the descriptor of a command's input. Raises `OSError` if its file cannot be read."""
@@ -47,7 +34,10 @@ async def input_of(command: Command) -> AsyncIterator[int]:
 
 
 def sealed(content: bytes) -> int:
-    """Return the descriptor of a file in memory that no process can write to."""
-    descriptor = in_memory(content)
+    """Return the descriptor of a file in memory with this content, at its beginning; no process can write to it."""
+    descriptor = os.memfd_create("content", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with os.fdopen(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
     return descriptor
