@@ -25,7 +25,7 @@ _ROUND_S = 0.002
 class ProcessReaper:
     """Ends what examples leave behind, in a jail, where every visible process is the program's own.
 
-    A process whose parent has ended belongs to no example. It becomes a child of this process, and is told from the
+    A process whose parent has ended belongs to no example. It becomes a child of this process, and differs from the
     children that this process had at the beginning, and from the known ones that it forks.
     """
 
