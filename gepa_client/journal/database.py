@@ -63,16 +63,8 @@ class KeyTaken(JournalError):
 class Rows(Protocol):
     """The rows of a database within one `Database.write` or `Database.read`."""
 
-    def new_key(self, table: Table) -> int | str:
-        """Return a value for the column `key`, greater than any row ever had; the same one in a repetition."""
-        ...
-
     def insert(self, table: Table, rows: Sequence[Record]) -> None:
         """Add rows in their order. Raises `KeyTaken`; without transactions those before it stay."""
-        ...
-
-    def put(self, table: Table, row: Record) -> None:
-        """Add a row, or replace the one of its key."""
         ...
 
     def update(self, table: Table, where: Where, changes: Record, *, counter: str | None = None) -> bool:
@@ -115,26 +107,25 @@ class Rows(Protocol):
 class Database(Protocol):
     """A database that several threads use, and several processes.
 
-    `work` may run again: where a lock was held, or a connection lost. `atomic`: all that it writes is there, or nothing
-    (SQLite); else what an end of the process or an exception leaves half done stays, in the order of writing, so that
-    `work` is made to be repeated over it (MongoDB).
+    `work` may run again: where a lock was held, or a connection lost. All that it writes in SQLite is there, or
+    nothing; in MongoDB what an end of the process or an exception leaves half done stays, in the order of writing, so
+    that `work` is made to be repeated over it.
 
     Raises `StoreUnavailable` (full, locked, unreachable), `StoreDamaged`, and `JournalError`, also if it is closed.
     """
 
     url: str
-    atomic: bool
 
     def declare(self, tables: Iterable[Table]) -> None:
         """Create what is absent of these tables, and of their indexes."""
         ...
 
     def read(self, work: Callable[[Rows], T]) -> T:
-        """Do the work, which changes nothing, on one state of the database if it is atomic."""
+        """Do the work, which changes nothing; in SQLite on one state of the database."""
         ...
 
     def write(self, work: Callable[[Rows], T]) -> T:
-        """Do the work; an exception undoes it if the database is atomic."""
+        """Do the work; in SQLite an exception undoes it."""
         ...
 
     def close(self) -> None:

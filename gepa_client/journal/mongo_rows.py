@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
-from bson import Int64, ObjectId
+from bson import Int64
 from pymongo import UpdateOne
 from pymongo.database import Database
 from pymongo.errors import BulkWriteError, DuplicateKeyError
@@ -42,10 +42,6 @@ class MongoRows:
     def __init__(self, database: Database[Document], url: str) -> None:
         self._database = database
         self._url = url
-        self._new_key = str(ObjectId())
-
-    def new_key(self, table: Table) -> str:  # noqa: ARG002 - no other document ever has it
-        return self._new_key
 
     def insert(self, table: Table, rows: Sequence[Record]) -> None:
         if not rows:
@@ -63,14 +59,6 @@ class MongoRows:
             if failed[0].get("code") != DUPLICATE:
                 raise
             raise KeyTaken(f"{table.name}: {documents[failed[0]['index']]['_id']} is there already") from error
-
-    def put(self, table: Table, row: Record) -> None:
-        document = self._document(table, row)
-        place = {"_id": document["_id"]}
-        before = self._database[table.name].find_one(place) if table.blob else None
-        self._database[table.name].replace_one(place, document, upsert=True)
-        if before is not None and before["blob"] != document["blob"]:
-            self._drop_chunks(before)
 
     def update(self, table: Table, where: Where, changes: Record, *, counter: str | None = None) -> bool:
         change: Document = {"$set": {name: _stored(table, name, value) for name, value in changes.items()}}

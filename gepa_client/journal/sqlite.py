@@ -45,8 +45,6 @@ class SqliteDatabase:
     where the file is no database of ours.
     """
 
-    atomic = True
-
     def __init__(
         self,
         path: str | Path,
@@ -223,20 +221,11 @@ class SqliteRows:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def new_key(self, table: Table) -> int:
-        # The greatest key that any row ever had: a process may still know the key of a row that was deleted.
-        found = self._connection.execute("SELECT seq + 1 FROM sqlite_sequence WHERE name = ?", [table.name]).fetchone()
-        return 1 if found is None else int(found[0])
-
     def insert(self, table: Table, rows: Sequence[Record]) -> None:
         try:
             self._connection.executemany(_insert(table), _values(table, table.columns, rows))
         except sqlite3.IntegrityError as error:
             raise KeyTaken(f"{table.name}: {error}") from error
-
-    def put(self, table: Table, row: Record) -> None:
-        [values] = _values(table, table.columns, [row])
-        self._connection.execute(_put(table), values)
 
     def update(self, table: Table, where: Where, changes: Record, *, counter: str | None = None) -> bool:
         conditions, values = _conditions(where)
@@ -301,9 +290,8 @@ def _is_missing(connection: sqlite3.Connection, table: Table) -> bool:
 
 def _create(connection: sqlite3.Connection, table: Table) -> None:
     """Create a table with its indexes unless it is there. Columns have no types: values keep their own."""
-    columns = ["key INTEGER PRIMARY KEY AUTOINCREMENT" if name == "key" else name for name in table.columns]
-    key = ", ".join(table.key)
-    connection.execute(f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(columns)}, UNIQUE ({key}))")
+    columns, key = ", ".join(table.columns), ", ".join(table.key)
+    connection.execute(f"CREATE TABLE IF NOT EXISTS {table.name} ({columns}, UNIQUE ({key}))")
     for index in table.indexes:
         name = "_".join((table.name, *index))
         connection.execute(f"CREATE INDEX IF NOT EXISTS {name} ON {table.name} ({', '.join(index)})")
@@ -313,12 +301,6 @@ def _create(connection: sqlite3.Connection, table: Table) -> None:
 def _insert(table: Table) -> str:
     places = ", ".join("?" * len(table.columns))
     return f"INSERT INTO {table.name} ({', '.join(table.columns)}) VALUES ({places})"  # noqa: S608 (our names)
-
-
-@functools.cache
-def _put(table: Table) -> str:
-    others = [f"{name} = excluded.{name}" for name in table.columns if name not in table.key]
-    return f"{_insert(table)} ON CONFLICT ({', '.join(table.key)}) DO UPDATE SET {', '.join(others)}"
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
@@ -53,11 +54,12 @@ STORE_VARIABLE = "GEPA_STORE"
 LAST = "last"
 SHOWN = 5
 BY_ATTEMPT = ("number", "attempt")
+KEY_BITS = 62
+"""Of the key of a run's rows, a random number."""
 
 ENTRY_COLUMNS = (*ENTRY_FIELDS, "packed", "size", "answer")
 
 T = TypeVar("T")
-Key = int | str
 
 
 class Store:
@@ -76,7 +78,7 @@ class Store:
         self.url = database.url
         """As `open_store` takes it, without user and password."""
         self._database = database
-        self._keys: dict[str, Key] = {}
+        self._keys: dict[str, int] = {}
         self._writing = threading.Lock()
         try:
             database.declare((RUNS, *OF_RUNS))
@@ -87,15 +89,13 @@ class Store:
     def create(self, run: StoredRun, rows: Iterable[Row] = ()) -> None:
         """Add a run with the rows it begins with, all or nothing: a fork's, an import's. Raises `RunExists`."""
         prepared = PreparedRows(rows, run.claim.owner or "", whole=True)
-        key: Key | None = None
+        key = secrets.randbits(KEY_BITS)
 
         def work(found: Rows, looks: bool) -> None:
-            nonlocal key
             there = next(found.find(RUNS, {"id": run.id}, columns=["key"]), None)
-            if there is not None and (self._database.atomic or there["key"] != key):
+            if there is not None and there["key"] != key:
                 raise RunExists(f"{self.url} holds a run {run.id} already")
             if there is None:
-                key = found.new_key(RUNS) if key is None or self._database.atomic else key
                 prepared.write(found, key, run.id, looks=looks)
                 found.insert(RUNS, [{"key": key, **run_record(run)}])
 
@@ -104,8 +104,7 @@ class Store:
         except StoreUnavailable:
             raise  # it may be there after all
         except JournalError:
-            if not self._database.atomic and key is not None:
-                self._forget(key)
+            self._forget(key)  # what MongoDB has of it
             raise
 
     def run(self, run_id: str) -> StoredRun:
@@ -114,7 +113,7 @@ class Store:
 
     def runs(self) -> list[StoredRun]:
         """Return all runs, the newest first."""
-        return [run_of(found) for found in self._all(RUNS, {}, ("-created", "-key"))]
+        return [run_of(found) for found in self._all(RUNS, {}, ("-created", "-id"))]
 
     def update(self, run_id: str, changes: Mapping[str, Any], *, owner: str | None = None) -> None:
         """Replace fields of a run, named as in `StoredRun` (not `id`, `claim`); `updated` follows by itself.
@@ -337,7 +336,7 @@ class Store:
             return found
         raise NoSuchRun(f"{self.url} holds no run {run_id}")
 
-    def _key(self, rows: Rows, run_id: str) -> Key:
+    def _key(self, rows: Rows, run_id: str) -> int:
         if run_id not in self._keys:
             self._keys[run_id] = self._found(rows, run_id, "key")["key"]
         return self._keys[run_id]
@@ -387,7 +386,7 @@ class Store:
         found = self._database.read(lambda rows: rows.sums(table, {"run": self._key(rows, run_id), **where}, by, of))
         return sorted(found, key=lambda each: [(each[name] is not None, each[name] or "") for name in by])
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: int) -> None:
         """Delete the rows of a run that was deleted, or not created after all."""
 
         def work(rows: Rows) -> None:
