@@ -55,6 +55,10 @@ class Table:
         """Return the values of the key."""
         return tuple(row[name] for name in self.key)
 
+    def of_key(self, row: Mapping[str, Any]) -> "Where":
+        """Return the conditions of the row that has the same key."""
+        return {name: row[name] for name in self.key}
+
 
 class KeyTaken(JournalError):
     """A row of the same key is there already."""
@@ -73,10 +77,6 @@ class Rows(Protocol):
 
     def update_each(self, table: Table, rows: Sequence[Record]) -> bool:
         """Change the other columns of the rows of these keys; return whether all were there."""
-        ...
-
-    def same_keys(self, table: Table, rows: Sequence[Record]) -> list[Record]:
-        """Return the rows that have the key of one of these."""
         ...
 
     def find(

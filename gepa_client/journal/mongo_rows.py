@@ -78,10 +78,6 @@ class MongoRows:
             return True
         return self._database[table.name].bulk_write(updates, ordered=False).matched_count == len(updates)
 
-    def same_keys(self, table: Table, rows: Sequence[Record]) -> list[Record]:
-        where = {"_id": {"$in": [_id(table, row) for row in rows]}}
-        return [self._read(table, found, None) for found in self._database[table.name].find(where)]
-
     def find(
         self,
         table: Table,

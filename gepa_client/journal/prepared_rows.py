@@ -72,10 +72,7 @@ class PreparedRows:
         rows.insert(ATTEMPTS, sent)
         written = self._insert_entries(rows, key, run_id, looks=looks)
         if not rows.update_each(ATTEMPTS, self._ended):
-            for each in self._ended:
-                if not rows.same_keys(ATTEMPTS, [each]):
-                    place = f"{each['part']} {each['number']} {each['attempt']}"
-                    raise JournalError(f"run {run_id}: attempt {place} was never sent")
+            raise JournalError(f"run {run_id}: an attempt that ended was never sent")
         for kept in self._kept:
             rows.delete(CANDIDATES, {"run": key, "number": kept["number"]})
             rows.insert(CANDIDATES, [kept])
@@ -133,7 +130,7 @@ def _new(rows: Rows, table: Table, made: Sequence[Record], run_id: str) -> tuple
     Raises:
         NumberTaken: a row that is there, or another one of these, is a different one of the same key.
     """
-    there = rows.same_keys(table, made)
+    there = [found for row in made for found in rows.find(table, table.of_key(row))]
     known = {table.place(found): found for found in there}
     new = list[int]()
     for at, row in enumerate(made):

@@ -248,11 +248,6 @@ class SqliteRows:
         values = _values(table, (*others, *table.key), rows)
         return self._connection.executemany(statement, values).rowcount == len(rows)
 
-    def same_keys(self, table: Table, rows: Sequence[Record]) -> list[Record]:
-        statement = _select(table, table.columns, _of_key(table), (), False)
-        found = (self._connection.execute(statement, [*table.place(row), 1]).fetchone() for row in rows)
-        return [_read(table, table.columns, one) for one in found if one is not None]
-
     def find(
         self,
         table: Table,
