@@ -229,13 +229,6 @@ class SqliteRows:
 
     def update(self, table: Table, where: Where, changes: Record, *, counter: str | None = None) -> bool:
         conditions, values = _conditions(where)
-        if indexed := tuple(name for name in changes if any(name in index for index in table.indexes)):
-            # SQLite writes the entries of an index again for each column that is set, also to the value it has.
-            found = self._connection.execute(_select(table, indexed, conditions, (), False), [*values, 1]).fetchone()
-            same = {name for name, value in zip(indexed, found or (), strict=False) if value == changes[name]}
-            changes = {name: value for name, value in changes.items() if name not in same}
-            if not changes and counter is None:
-                return found is not None
         [stored] = _values(table, tuple(changes), [changes])
         statement = _update(table, tuple(changes), conditions, counter)
         return self._connection.execute(statement, [*stored, *values]).rowcount > 0
