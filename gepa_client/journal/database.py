@@ -87,11 +87,10 @@ class Rows(Protocol):
         *,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
-        largest: int | None = None,
     ) -> Iterator[Record]:
         """Yield the rows that fulfil the conditions. `columns`: the ones that are needed.
 
-        A blob of more than `largest` bytes is None. Raises `StoreDamaged` at a row that cannot be read.
+        Raises `StoreDamaged` at a row that cannot be read.
         """
         ...
 

@@ -86,7 +86,6 @@ class MongoRows:
         *,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
-        largest: int | None = None,
     ) -> Iterator[Record]:
         if limit is not None and limit <= 0:  # MongoDB takes 0 as no limit
             return
@@ -96,7 +95,7 @@ class MongoRows:
         sort = [(_field(table, name.lstrip("-")), -1 if name[0] == "-" else 1) for name in order] or None
         with self._database[table.name].find(_condition(table, where), fields, sort=sort, limit=limit or 0) as found:
             for document in found:
-                yield self._read(table, document, largest)
+                yield self._read(table, document)
 
     def sums(self, table: Table, where: Where, by: Sequence[str], of: Sequence[str] = ()) -> list[Record]:
         collection, condition = self._database[table.name], _condition(table, where)
@@ -144,15 +143,13 @@ class MongoRows:
                     self._database["chunks"].insert_one({"_id": chunk, "data": data[cut : cut + CHUNK]})
         return document
 
-    def _read(self, table: Table, document: Document, largest: int | None) -> Record:
+    def _read(self, table: Table, document: Document) -> Record:
         with decoding(document["_id"]):
             row = {name: _value(table, name, value) for name, value in document.items()}
         if len(table.key) == 1:
             row[table.key[0]] = row["_id"]
         if table.blob not in row:
             return row
-        if largest is not None and row["size"] > largest:
-            return {**row, table.blob: None}
         if row["blob"] is not None:
             found = [self._database["chunks"].find_one({"_id": name}) for name in _chunks(document)]
             row[table.blob] = b"".join(chunk["data"] for chunk in found if chunk is not None)

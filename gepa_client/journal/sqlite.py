@@ -249,14 +249,11 @@ class SqliteRows:
         *,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
-        largest: int | None = None,
     ) -> Iterator[Record]:
         names = table.columns if columns is None else tuple(columns)
         conditions, values = _conditions(where)
-        if largest is not None:
-            values.insert(0, largest)
         values.append(-1 if limit is None else limit)
-        statement = _select(table, names, conditions, tuple(order), largest is not None)
+        statement = _select(table, names, conditions, tuple(order))
         return (_read(table, names, row) for row in self._connection.execute(statement, values))
 
     def sums(self, table: Table, where: Where, by: Sequence[str], of: Sequence[str] = ()) -> list[Record]:
@@ -298,13 +295,9 @@ def _update(table: Table, columns: tuple[str, ...], conditions: tuple[str, ...],
 
 
 @functools.cache
-def _select(
-    table: Table, columns: tuple[str, ...], conditions: tuple[str, ...], order: tuple[str, ...], cuts: bool
-) -> str:
-    """Return a SELECT. `cuts`: its first value is the size beyond which a blob is NULL; the last one is the limit."""
-    cut = f"CASE WHEN size > ? THEN NULL ELSE {table.blob} END"
-    selected = ", ".join(cut if cuts and name == table.blob else name for name in columns)
-    statement = f"SELECT {selected} FROM {table.name} {_where(conditions)}"  # noqa: S608 (our names)
+def _select(table: Table, columns: tuple[str, ...], conditions: tuple[str, ...], order: tuple[str, ...]) -> str:
+    """Return a SELECT whose last value is the limit."""
+    statement = f"SELECT {', '.join(columns)} FROM {table.name} {_where(conditions)}"  # noqa: S608 (our names)
     if order:
         statement += f" ORDER BY {', '.join(f'{name[1:]} DESC' if name[0] == '-' else name for name in order)}"
     return f"{statement} LIMIT ?"

@@ -57,7 +57,8 @@ BY_ATTEMPT = ("number", "attempt")
 KEY_BITS = 62
 """Of the key of a run's rows, a random number."""
 
-ENTRY_COLUMNS = (*ENTRY_FIELDS, "packed", "size", "answer")
+WITHOUT_ANSWER = (*ENTRY_FIELDS, "packed", "size")
+ENTRY_COLUMNS = (*WITHOUT_ANSWER, "answer")
 
 T = TypeVar("T")
 
@@ -191,11 +192,12 @@ class Store:
         Empty only if there are no more. Answers of more than `largest` bytes are left out (`Entry.omitted`).
         """
         where = {"part": part, "number": Compared(">=", start)}
-        return self._page(run_id, where, limit, lambda found: _entry(found, largest), largest=largest)
+        columns = ENTRY_COLUMNS if largest != 0 else WITHOUT_ANSWER
+        return self._page(run_id, where, limit, lambda found: _entry(found, largest), columns)
 
     def seals(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[Seal]:
         """Return whether the same entries are what was written, and their places."""
-        return self._page(run_id, {"part": part, "number": Compared(">=", start)}, limit, _seal, columns=None)
+        return self._page(run_id, {"part": part, "number": Compared(">=", start)}, limit, _seal, None)
 
     def writers(self, run_id: str) -> dict[str, int]:
         """Return how many entries each writer has written, by owner; the store may hold a few more."""
@@ -368,15 +370,13 @@ class Store:
         where: Where,
         limit: int | None,
         read: Callable[[Record], tuple[T, int]],
-        *,
         columns: Sequence[str] | None = ENTRY_COLUMNS,
-        largest: int | None = None,
     ) -> list[T]:
         """Return what `read` makes of entries, until the bytes it counts fill a page."""
 
         def work(rows: Rows) -> list[T]:
             place = {"run": self._key(rows, run_id), **where}
-            found = rows.find(ENTRIES, place, ("number",), columns=columns, limit=limit, largest=largest)
+            found = rows.find(ENTRIES, place, ("number",), columns=columns, limit=limit)
             return [one for one, _ in one_page(map(read, found), lambda each: each[1])]
 
         return self._database.read(work)
@@ -399,7 +399,7 @@ class Store:
 def _entry(found: Record, largest: int | None = None) -> tuple[Entry, int]:
     """Return an entry, and the bytes of its answer."""
     fields = found["part"], found["number"], found["kind"], found["digest"], found["about"]
-    if largest is not None and found["size"] > largest:
+    if largest == 0:
         return Entry(*fields, b"", found["size"]), 0
     answer = unpack(found["answer"], found["packed"])
     if largest is not None and len(answer) > largest:
