@@ -114,7 +114,8 @@ class Store:
 
     def runs(self) -> list[StoredRun]:
         """Return all runs, the newest first."""
-        return [run_of(found) for found in self._all(RUNS, {}, ("-created", "-id"))]
+        found = self._database.read(lambda rows: list(rows.find(RUNS, {}, ("-created", "-id"))))
+        return [run_of(each) for each in found]
 
     def update(self, run_id: str, changes: Mapping[str, Any], *, owner: str | None = None) -> None:
         """Replace fields of a run, named as in `StoredRun` (not `id`, `claim`); `updated` follows by itself.
@@ -346,9 +347,6 @@ class Store:
     def _lost(self, rows: Rows, run_id: str) -> NoReturn:
         driver = self._found(rows, run_id, "driver")["driver"]
         raise ClaimLost(f"run {run_id} is driven by {driver or 'no process'} now")
-
-    def _all(self, table: Table, where: Where, order: Sequence[str]) -> list[Record]:
-        return self._database.read(lambda rows: list(rows.find(table, where, order)))
 
     def _of_run(
         self,
