@@ -129,7 +129,7 @@ class EvolvingAdapter:
         If the merge was rejected and the candidate is a copy of a parent, its rows fail, so that GEPA does not keep it.
         """
         if not self._merge.complete(candidate):
-            return self._adapter.batch(batch, [{"status": "program_error"}] * len(batch))
+            return self._adapter.batches.build(batch, [{"status": "program_error"}] * len(batch))
         return self._adapter.evaluate(batch, candidate, capture_traces)
 
     def __getattr__(self, name: str) -> Any:

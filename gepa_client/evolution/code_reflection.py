@@ -77,11 +77,6 @@ class CodeReflection(ReflectionStrategy):
     def __post_init__(self) -> None:
         self._outlines = CodeOutlines(self.adapter)
 
-    @property
-    def total_cost(self) -> float:
-        """USD the model's answers have cost so far, in every process of the run."""
-        return self.texts.total_cost
-
     def propose(self, jobs: Sequence[ReflectionJob]) -> list[TextProposal]:
         """Return one proposal per job, in order; empty for a job that failed or was rejected. Raises no `Exception`."""
         with_added = self.adapter.commits.with_added

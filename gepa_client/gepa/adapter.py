@@ -23,7 +23,6 @@ from gepa_client.errors import (
 )
 from gepa_client.fleet import Address, Fleet, FleetEvent, read_endpoints_file
 from gepa_client.fleet.endpoints_file import line_address
-from gepa_client.fleet.seed_comparison import SeedComparison
 from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem, ExampleDone
 from gepa_client.gepa.evaluation_results import Batch, BatchBuilder, Results
@@ -82,6 +81,7 @@ class RemoteAdapter:
     evaluations took, without those that traced minibatches again whose trajectories were lost.
     `propose_new_texts`: the program's own proposals, with which GEPA needs no `reflection_lm` and ignores one; None
     if the program proposes nothing. Set it to None to have a `reflection_lm` or `reflection_strategy` propose.
+    `evaluator`, `batches`: what evaluates rows, and what makes batches and scores of their results.
     `failures`: failures that GEPA swallowed. `commits`: the commits that mutations made; an endpoint that lacks one
     gets it uploaded. `allow_mixed_programs`: servers whose programs have different names, or give other results, may
     share the work.
@@ -121,7 +121,7 @@ class RemoteAdapter:
         self.journal = journal or Journal(uuid.uuid4().hex)
         self.commits = CommitGraph()
         self._trace_policy = TracePolicy()
-        self._batches = BatchBuilder(failure_score)
+        self.batches = BatchBuilder(failure_score)
         self.known: KnownResults | None = None
         limit = InFlightLimit(concurrency)
 
@@ -161,7 +161,7 @@ class RemoteAdapter:
         except BaseException:
             self.close()
             raise
-        self._evaluator = BatchEvaluator(
+        self.evaluator = BatchEvaluator(
             self.fleet,
             self.discovery,
             self.journal,
@@ -169,7 +169,7 @@ class RemoteAdapter:
             on_example,
             prices or PriceTable({}),
         )
-        self._datasets = ReflectiveDatasets(self.fleet, self.journal, self._evaluator, self.discovery, seed)
+        self._datasets = ReflectiveDatasets(self.fleet, self.journal, self.evaluator, self.discovery, seed)
         self._expected_datasets: list[DatasetJob] = []
         self._made_datasets: list[tuple[DatasetJob, int, Dataset | ProgramFailed]] = []
         self.evaluated: list[list[int]] = []
@@ -195,11 +195,6 @@ class RemoteAdapter:
     def seed_candidate(self) -> Candidate:
         """The program's seed candidate."""
         return dict(self.discovery.program.seed_candidate)
-
-    @property
-    def in_flight(self) -> int:
-        """Calls that are waiting for their answer."""
-        return self.fleet.in_flight
 
     @property
     def tally(self) -> Tally:
@@ -241,10 +236,10 @@ class RemoteAdapter:
 
     def score_rows(self, part: str, candidate: Candidate, rows: Sequence[Any]) -> Batch:
         """Evaluate rows that GEPA never sees, in a stream of their own beside the search."""
-        evaluator = dataclasses.replace(self._evaluator, journal=self.journal.stream(part))
+        evaluator = dataclasses.replace(self.evaluator, journal=self.journal.stream(part))
         item = EvaluationItem(candidate, [as_row(row) for row in rows], trace=False)
         [results] = self.wait_for(evaluator.evaluate([item]))
-        return self._batches.build(item.rows, results)
+        return self.batches.build(item.rows, results)
 
     @property
     def slots(self) -> int:
@@ -252,20 +247,12 @@ class RemoteAdapter:
         slots, most = sum(endpoint.slots for endpoint in self.fleet.endpoints), self.fleet.concurrency.most
         return max(1, slots if most is None else min(slots, most))
 
-    def call_beside(self, candidate: Candidate, rows: Sequence[AnyRow]) -> Call[Results]:
-        """Return a call that evaluates rows without traces; neither GEPA nor the journal gets its results."""
-        return self._evaluator.evaluation(candidate, rows)
-
-    def compare_servers(self, comparison: SeedComparison, recorded: DiscoverResult | None) -> None:
-        """Compare the servers now, and each that joins from now on. Arguments and errors: as of `Fleet.compare`."""
-        self.wait_for(self.fleet.compare(comparison, recorded))
-
     def request_example(self, candidate: Candidate, row: AnyRow) -> Callable[[], Awaitable[dict[str, Any]]]:
         """Return the function that gives a row's result, on the adapter's own event loop; the request is numbered now.
 
         Raises: as `evaluate`, the function too.
         """
-        evaluate = self._evaluator.request([EvaluationItem(candidate, [row], trace=False)])
+        evaluate = self.evaluator.request([EvaluationItem(candidate, [row], trace=False)])
 
         async def result() -> dict[str, Any]:
             try:
@@ -277,19 +264,11 @@ class RemoteAdapter:
 
         return result
 
-    def score(self, result: Mapping[str, Any]) -> float:
-        """Return the score that GEPA gets for a result."""
-        return self._batches.score(result)
-
-    def batch(self, rows: Sequence[AnyRow], results: Results) -> Batch:
-        """Return the untraced batch of rows that were evaluated one by one."""
-        return self._batches.build(rows, results)
-
     def _evaluate(
         self, pairs: Sequence[tuple[Candidate, Sequence[Any]]], *, trace: bool, together: bool = False
     ) -> list[Batch]:
         items = [EvaluationItem(candidate, [as_row(row) for row in rows], trace) for candidate, rows in pairs]
-        evaluate = self._evaluator.evaluate_together if together else self._evaluator.evaluate
+        evaluate = self.evaluator.evaluate_together if together else self.evaluator.evaluate
         numbers = itertools.count(self.journal.next_number)  # GEPA asks from one thread
         try:
             if self.known is None:
@@ -304,7 +283,7 @@ class RemoteAdapter:
             self.failures.record("evaluate", error)
             raise
         return [
-            self._batches.build(item.rows, of_item, traced=numbers_ if trace else None, fresh=new)
+            self.batches.build(item.rows, of_item, traced=numbers_ if trace else None, fresh=new)
             for item, of_item, numbers_, new in zip(items, results, self.evaluated, fresh, strict=True)
         ]
 
@@ -368,7 +347,7 @@ class RemoteAdapter:
             Interrupted: anything else. GEPA swallows every `Exception` here, so it is none.
         """
         try:
-            images, prices = self.offers("images"), self._evaluator.prices
+            images, prices = self.offers("images"), self.evaluator.prices
             calls = [proposal_call(at, job, takes_images=images, prices=prices) for at, job in enumerate(jobs)]
             made = gather_recorded(self.journal, self.fleet.call, calls)
             answers: list[ProposedTexts | Exception] = self.wait_for(made)

@@ -1,5 +1,6 @@
 """Reuse the results of a deterministic program: no candidate is evaluated twice on the same row."""
 
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +13,7 @@ from gepa_client.gepa.noise_warning import noise_warning
 from gepa_client.gepa.row_loaders import AnyRow
 from gepa_client.journal.entries import REUSE
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import digest_of, evaluate_key, request_key
+from gepa_client.journal.requests import digest_of, request_key
 
 Evaluate = Callable[[Sequence[EvaluationItem]], Awaitable[list[Results]]]
 Place = tuple[str, str]
@@ -62,15 +63,12 @@ class KnownResults:
     _is_noisy: bool = False
     _known: dict[Place, _Known] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self.journal.numbers = self._numbers
-
     async def complete(self, items: Sequence[EvaluationItem], evaluate: Evaluate) -> list[CompletedItem]:
         """Return the results of each item, having `evaluate` make those that are missing. Raises: as `evaluate`."""
         places = [[(digest_of(item.candidate), row.digest) for row in item.rows] for item in items]
         known = [self._serving(where, traced=item.trace) for item, where in zip(items, places, strict=True)]
         missing = _missing(items, places, known)
+        numbered = itertools.count(self.journal.next_number)  # GEPA asks from one thread
         made = iter(await evaluate([item for item in missing if item.rows]))
         fresh = [next(made) if item.rows else [] for item in missing]
         results: dict[Place, tuple[int, dict[str, Any]]] = {}
@@ -79,7 +77,7 @@ class KnownResults:
             for row, result in zip(item.rows, own, strict=True):
                 if (before := self._known.get((candidate, row.digest))) is not None and result["status"] == "ok":
                     self.compare(row, [before.score, result["score"]])
-                number = self._numbers[evaluate_key(candidate, row.digest, row.id, item.trace).digest]
+                number = next(numbered)
                 results[candidate, row.digest] = number, result
                 self._keep((candidate, row.digest), number, item, result)
         for found in known:

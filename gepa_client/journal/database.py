@@ -55,6 +55,10 @@ class Table:
         """Return the values of the key."""
         return tuple(row[name] for name in self.key)
 
+    def of_key(self, row: Mapping[str, Any]) -> "Where":
+        """Return the conditions of the row that has the same key."""
+        return {name: row[name] for name in self.key}
+
 
 class KeyTaken(JournalError):
     """A row of the same key is there already."""
@@ -63,16 +67,8 @@ class KeyTaken(JournalError):
 class Rows(Protocol):
     """The rows of a database within one `Database.write` or `Database.read`."""
 
-    def new_key(self, table: Table) -> int | str:
-        """Return a value for the column `key`, greater than any row ever had; the same one in a repetition."""
-        ...
-
     def insert(self, table: Table, rows: Sequence[Record]) -> None:
         """Add rows in their order. Raises `KeyTaken`; without transactions those before it stay."""
-        ...
-
-    def put(self, table: Table, row: Record) -> None:
-        """Add a row, or replace the one of its key."""
         ...
 
     def update(self, table: Table, where: Where, changes: Record, *, counter: str | None = None) -> bool:
@@ -83,10 +79,6 @@ class Rows(Protocol):
         """Change the other columns of the rows of these keys; return whether all were there."""
         ...
 
-    def same_keys(self, table: Table, rows: Sequence[Record]) -> list[Record]:
-        """Return the rows that have the key of one of these."""
-        ...
-
     def find(
         self,
         table: Table,
@@ -95,11 +87,10 @@ class Rows(Protocol):
         *,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
-        largest: int | None = None,
     ) -> Iterator[Record]:
         """Yield the rows that fulfil the conditions. `columns`: the ones that are needed.
 
-        A blob of more than `largest` bytes is None. Raises `StoreDamaged` at a row that cannot be read.
+        Raises `StoreDamaged` at a row that cannot be read.
         """
         ...
 
@@ -115,26 +106,25 @@ class Rows(Protocol):
 class Database(Protocol):
     """A database that several threads use, and several processes.
 
-    `work` may run again: where a lock was held, or a connection lost. `atomic`: all that it writes is there, or nothing
-    (SQLite); else what an end of the process or an exception leaves half done stays, in the order of writing, so that
-    `work` is made to be repeated over it (MongoDB).
+    `work` may run again: where a lock was held, or a connection lost. All that it writes in SQLite is there, or
+    nothing; in MongoDB what an end of the process or an exception leaves half done stays, in the order of writing, so
+    that `work` is made to be repeated over it.
 
     Raises `StoreUnavailable` (full, locked, unreachable), `StoreDamaged`, and `JournalError`, also if it is closed.
     """
 
     url: str
-    atomic: bool
 
     def declare(self, tables: Iterable[Table]) -> None:
         """Create what is absent of these tables, and of their indexes."""
         ...
 
     def read(self, work: Callable[[Rows], T]) -> T:
-        """Do the work, which changes nothing, on one state of the database if it is atomic."""
+        """Do the work, which changes nothing; in SQLite on one state of the database."""
         ...
 
     def write(self, work: Callable[[Rows], T]) -> T:
-        """Do the work; an exception undoes it if the database is atomic."""
+        """Do the work; in SQLite an exception undoes it."""
         ...
 
     def close(self) -> None:

@@ -74,8 +74,6 @@ class Journal:
     store: str | None = None
     """The store as a printed command names it; None for the default store."""
     next_number: int = field(default=0, init=False)
-    numbers: dict[str, int] | None = field(default=None, init=False)
-    """The number of the last request of each digest; None if they are not needed."""
     _on_first_write: list[Callable[[], None]] = field(default_factory=list, init=False)
     _open: set[int] = field(default_factory=set, init=False)  # numbers whose answer GEPA waits for
     _failures: list[Entry] = field(default_factory=list, init=False)
@@ -114,8 +112,6 @@ class Journal:
                 if entry is not None and entry.omitted:
                     request.read = functools.partial(self.storage.answer, self.part, request.number)
             self.next_number += len(requests)
-            if self.numbers is not None:
-                self.numbers.update((request.key.digest, request.number) for request in requests)
         return requests
 
     @contextmanager

@@ -44,8 +44,6 @@ class MongoDatabase:
     server answers at first, `StoreVersionDiffers`, or `JournalError` for an unusable URL or insufficient rights.
     """
 
-    atomic = False
-
     def __init__(self, url: str, *, patience_s: float = PATIENCE_S) -> None:
         self.url = without_secrets(url)
         self._patience_s = patience_s

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
-from bson import Int64, ObjectId
+from bson import Int64
 from pymongo import UpdateOne
 from pymongo.database import Database
 from pymongo.errors import BulkWriteError, DuplicateKeyError
@@ -42,10 +42,6 @@ class MongoRows:
     def __init__(self, database: Database[Document], url: str) -> None:
         self._database = database
         self._url = url
-        self._new_key = str(ObjectId())
-
-    def new_key(self, table: Table) -> str:  # noqa: ARG002 - no other document ever has it
-        return self._new_key
 
     def insert(self, table: Table, rows: Sequence[Record]) -> None:
         if not rows:
@@ -63,14 +59,6 @@ class MongoRows:
             if failed[0].get("code") != DUPLICATE:
                 raise
             raise KeyTaken(f"{table.name}: {documents[failed[0]['index']]['_id']} is there already") from error
-
-    def put(self, table: Table, row: Record) -> None:
-        document = self._document(table, row)
-        place = {"_id": document["_id"]}
-        before = self._database[table.name].find_one(place) if table.blob else None
-        self._database[table.name].replace_one(place, document, upsert=True)
-        if before is not None and before["blob"] != document["blob"]:
-            self._drop_chunks(before)
 
     def update(self, table: Table, where: Where, changes: Record, *, counter: str | None = None) -> bool:
         change: Document = {"$set": {name: _stored(table, name, value) for name, value in changes.items()}}
@@ -90,10 +78,6 @@ class MongoRows:
             return True
         return self._database[table.name].bulk_write(updates, ordered=False).matched_count == len(updates)
 
-    def same_keys(self, table: Table, rows: Sequence[Record]) -> list[Record]:
-        where = {"_id": {"$in": [_id(table, row) for row in rows]}}
-        return [self._read(table, found, None) for found in self._database[table.name].find(where)]
-
     def find(
         self,
         table: Table,
@@ -102,7 +86,6 @@ class MongoRows:
         *,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
-        largest: int | None = None,
     ) -> Iterator[Record]:
         if limit is not None and limit <= 0:  # MongoDB takes 0 as no limit
             return
@@ -112,7 +95,7 @@ class MongoRows:
         sort = [(_field(table, name.lstrip("-")), -1 if name[0] == "-" else 1) for name in order] or None
         with self._database[table.name].find(_condition(table, where), fields, sort=sort, limit=limit or 0) as found:
             for document in found:
-                yield self._read(table, document, largest)
+                yield self._read(table, document)
 
     def sums(self, table: Table, where: Where, by: Sequence[str], of: Sequence[str] = ()) -> list[Record]:
         collection, condition = self._database[table.name], _condition(table, where)
@@ -160,15 +143,13 @@ class MongoRows:
                     self._database["chunks"].insert_one({"_id": chunk, "data": data[cut : cut + CHUNK]})
         return document
 
-    def _read(self, table: Table, document: Document, largest: int | None) -> Record:
+    def _read(self, table: Table, document: Document) -> Record:
         with decoding(document["_id"]):
             row = {name: _value(table, name, value) for name, value in document.items()}
         if len(table.key) == 1:
             row[table.key[0]] = row["_id"]
         if table.blob not in row:
             return row
-        if largest is not None and row["size"] > largest:
-            return {**row, table.blob: None}
         if row["blob"] is not None:
             found = [self._database["chunks"].find_one({"_id": name}) for name in _chunks(document)]
             row[table.blob] = b"".join(chunk["data"] for chunk in found if chunk is not None)

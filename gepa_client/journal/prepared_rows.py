@@ -56,7 +56,7 @@ class PreparedRows:
         if whole:  # of the beginning and the end of an attempt the end holds both
             self._sent = list({tuple(each[name] for name in STARTED_FIELDS): each for each in self._sent}.values())
 
-    def write(self, rows: Rows, key: int | str, run_id: str, *, looks: bool) -> None:
+    def write(self, rows: Rows, key: int, run_id: str, *, looks: bool) -> None:
         """Write attempts that begin, then entries with what was paid for them, then the rest.
 
         So an entry that can be read is whole, and an answer is never lost while its attempt is known to have ended, in
@@ -72,16 +72,16 @@ class PreparedRows:
         rows.insert(ATTEMPTS, sent)
         written = self._insert_entries(rows, key, run_id, looks=looks)
         if not rows.update_each(ATTEMPTS, self._ended):
-            for each in self._ended:
-                if not rows.same_keys(ATTEMPTS, [each]):
-                    place = f"{each['part']} {each['number']} {each['attempt']}"
-                    raise JournalError(f"run {run_id}: attempt {place} was never sent")
+            raise JournalError(f"run {run_id}: an attempt that ended was never sent")
         for kept in self._kept:
-            rows.put(CANDIDATES, kept)
+            rows.delete(CANDIDATES, {"run": key, "number": kept["number"]})
+            rows.insert(CANDIDATES, [kept])
         if written is not None:  # what is there beyond this number may be incomplete
-            rows.put(WRITERS, {"run": key, "owner": self._owner, "written": written})
+            writer = {"run": key, "owner": self._owner}
+            if not rows.update(WRITERS, writer, {"written": written}):
+                rows.insert(WRITERS, [{**writer, "written": written}])
 
-    def _insert_entries(self, rows: Rows, key: int | str, run_id: str, *, looks: bool) -> int | None:
+    def _insert_entries(self, rows: Rows, key: int, run_id: str, *, looks: bool) -> int | None:
         """Insert those that are new in the next places of their writer, and return how many it has written then."""
         if not self._entries:
             return None
@@ -130,7 +130,7 @@ def _new(rows: Rows, table: Table, made: Sequence[Record], run_id: str) -> tuple
     Raises:
         NumberTaken: a row that is there, or another one of these, is a different one of the same key.
     """
-    there = rows.same_keys(table, made)
+    there = [found for row in made for found in rows.find(table, table.of_key(row))]
     known = {table.place(found): found for found in there}
     new = list[int]()
     for at, row in enumerate(made):

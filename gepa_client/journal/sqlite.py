@@ -45,8 +45,6 @@ class SqliteDatabase:
     where the file is no database of ours.
     """
 
-    atomic = True
-
     def __init__(
         self,
         path: str | Path,
@@ -223,30 +221,14 @@ class SqliteRows:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def new_key(self, table: Table) -> int:
-        # The greatest key that any row ever had: a process may still know the key of a row that was deleted.
-        found = self._connection.execute("SELECT seq + 1 FROM sqlite_sequence WHERE name = ?", [table.name]).fetchone()
-        return 1 if found is None else int(found[0])
-
     def insert(self, table: Table, rows: Sequence[Record]) -> None:
         try:
             self._connection.executemany(_insert(table), _values(table, table.columns, rows))
         except sqlite3.IntegrityError as error:
             raise KeyTaken(f"{table.name}: {error}") from error
 
-    def put(self, table: Table, row: Record) -> None:
-        [values] = _values(table, table.columns, [row])
-        self._connection.execute(_put(table), values)
-
     def update(self, table: Table, where: Where, changes: Record, *, counter: str | None = None) -> bool:
         conditions, values = _conditions(where)
-        if indexed := tuple(name for name in changes if any(name in index for index in table.indexes)):
-            # SQLite writes the entries of an index again for each column that is set, also to the value it has.
-            found = self._connection.execute(_select(table, indexed, conditions, (), False), [*values, 1]).fetchone()
-            same = {name for name, value in zip(indexed, found or (), strict=False) if value == changes[name]}
-            changes = {name: value for name, value in changes.items() if name not in same}
-            if not changes and counter is None:
-                return found is not None
         [stored] = _values(table, tuple(changes), [changes])
         statement = _update(table, tuple(changes), conditions, counter)
         return self._connection.execute(statement, [*stored, *values]).rowcount > 0
@@ -259,11 +241,6 @@ class SqliteRows:
         values = _values(table, (*others, *table.key), rows)
         return self._connection.executemany(statement, values).rowcount == len(rows)
 
-    def same_keys(self, table: Table, rows: Sequence[Record]) -> list[Record]:
-        statement = _select(table, table.columns, _of_key(table), (), False)
-        found = (self._connection.execute(statement, [*table.place(row), 1]).fetchone() for row in rows)
-        return [_read(table, table.columns, one) for one in found if one is not None]
-
     def find(
         self,
         table: Table,
@@ -272,14 +249,11 @@ class SqliteRows:
         *,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
-        largest: int | None = None,
     ) -> Iterator[Record]:
         names = table.columns if columns is None else tuple(columns)
         conditions, values = _conditions(where)
-        if largest is not None:
-            values.insert(0, largest)
         values.append(-1 if limit is None else limit)
-        statement = _select(table, names, conditions, tuple(order), largest is not None)
+        statement = _select(table, names, conditions, tuple(order))
         return (_read(table, names, row) for row in self._connection.execute(statement, values))
 
     def sums(self, table: Table, where: Where, by: Sequence[str], of: Sequence[str] = ()) -> list[Record]:
@@ -301,9 +275,8 @@ def _is_missing(connection: sqlite3.Connection, table: Table) -> bool:
 
 def _create(connection: sqlite3.Connection, table: Table) -> None:
     """Create a table with its indexes unless it is there. Columns have no types: values keep their own."""
-    columns = ["key INTEGER PRIMARY KEY AUTOINCREMENT" if name == "key" else name for name in table.columns]
-    key = ", ".join(table.key)
-    connection.execute(f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(columns)}, UNIQUE ({key}))")
+    columns, key = ", ".join(table.columns), ", ".join(table.key)
+    connection.execute(f"CREATE TABLE IF NOT EXISTS {table.name} ({columns}, UNIQUE ({key}))")
     for index in table.indexes:
         name = "_".join((table.name, *index))
         connection.execute(f"CREATE INDEX IF NOT EXISTS {name} ON {table.name} ({', '.join(index)})")
@@ -316,25 +289,15 @@ def _insert(table: Table) -> str:
 
 
 @functools.cache
-def _put(table: Table) -> str:
-    others = [f"{name} = excluded.{name}" for name in table.columns if name not in table.key]
-    return f"{_insert(table)} ON CONFLICT ({', '.join(table.key)}) DO UPDATE SET {', '.join(others)}"
-
-
-@functools.cache
 def _update(table: Table, columns: tuple[str, ...], conditions: tuple[str, ...], counter: str | None = None) -> str:
     sets = [f"{name} = ?" for name in columns] + ([f"{counter} = {counter} + 1"] if counter else [])
     return f"UPDATE {table.name} SET {', '.join(sets)} {_where(conditions)}"  # noqa: S608 (our names)
 
 
 @functools.cache
-def _select(
-    table: Table, columns: tuple[str, ...], conditions: tuple[str, ...], order: tuple[str, ...], cuts: bool
-) -> str:
-    """Return a SELECT. `cuts`: its first value is the size beyond which a blob is NULL; the last one is the limit."""
-    cut = f"CASE WHEN size > ? THEN NULL ELSE {table.blob} END"
-    selected = ", ".join(cut if cuts and name == table.blob else name for name in columns)
-    statement = f"SELECT {selected} FROM {table.name} {_where(conditions)}"  # noqa: S608 (our names)
+def _select(table: Table, columns: tuple[str, ...], conditions: tuple[str, ...], order: tuple[str, ...]) -> str:
+    """Return a SELECT whose last value is the limit."""
+    statement = f"SELECT {', '.join(columns)} FROM {table.name} {_where(conditions)}"  # noqa: S608 (our names)
     if order:
         statement += f" ORDER BY {', '.join(f'{name[1:]} DESC' if name[0] == '-' else name for name in order)}"
     return f"{statement} LIMIT ?"

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
@@ -53,11 +54,13 @@ STORE_VARIABLE = "GEPA_STORE"
 LAST = "last"
 SHOWN = 5
 BY_ATTEMPT = ("number", "attempt")
+KEY_BITS = 62
+"""Of the key of a run's rows, a random number."""
 
-ENTRY_COLUMNS = (*ENTRY_FIELDS, "packed", "size", "answer")
+WITHOUT_ANSWER = (*ENTRY_FIELDS, "packed", "size")
+ENTRY_COLUMNS = (*WITHOUT_ANSWER, "answer")
 
 T = TypeVar("T")
-Key = int | str
 
 
 class Store:
@@ -76,7 +79,7 @@ class Store:
         self.url = database.url
         """As `open_store` takes it, without user and password."""
         self._database = database
-        self._keys: dict[str, Key] = {}
+        self._keys: dict[str, int] = {}
         self._writing = threading.Lock()
         try:
             database.declare((RUNS, *OF_RUNS))
@@ -87,15 +90,13 @@ class Store:
     def create(self, run: StoredRun, rows: Iterable[Row] = ()) -> None:
         """Add a run with the rows it begins with, all or nothing: a fork's, an import's. Raises `RunExists`."""
         prepared = PreparedRows(rows, run.claim.owner or "", whole=True)
-        key: Key | None = None
+        key = secrets.randbits(KEY_BITS)
 
         def work(found: Rows, looks: bool) -> None:
-            nonlocal key
             there = next(found.find(RUNS, {"id": run.id}, columns=["key"]), None)
-            if there is not None and (self._database.atomic or there["key"] != key):
+            if there is not None and there["key"] != key:
                 raise RunExists(f"{self.url} holds a run {run.id} already")
             if there is None:
-                key = found.new_key(RUNS) if key is None or self._database.atomic else key
                 prepared.write(found, key, run.id, looks=looks)
                 found.insert(RUNS, [{"key": key, **run_record(run)}])
 
@@ -104,8 +105,7 @@ class Store:
         except StoreUnavailable:
             raise  # it may be there after all
         except JournalError:
-            if not self._database.atomic and key is not None:
-                self._forget(key)
+            self._forget(key)  # what MongoDB has of it
             raise
 
     def run(self, run_id: str) -> StoredRun:
@@ -114,7 +114,8 @@ class Store:
 
     def runs(self) -> list[StoredRun]:
         """Return all runs, the newest first."""
-        return [run_of(found) for found in self._all(RUNS, {}, ("-created", "-key"))]
+        found = self._database.read(lambda rows: list(rows.find(RUNS, {}, ("-created", "-id"))))
+        return [run_of(each) for each in found]
 
     def update(self, run_id: str, changes: Mapping[str, Any], *, owner: str | None = None) -> None:
         """Replace fields of a run, named as in `StoredRun` (not `id`, `claim`); `updated` follows by itself.
@@ -192,11 +193,12 @@ class Store:
         Empty only if there are no more. Answers of more than `largest` bytes are left out (`Entry.omitted`).
         """
         where = {"part": part, "number": Compared(">=", start)}
-        return self._page(run_id, where, limit, lambda found: _entry(found, largest), largest=largest)
+        columns = ENTRY_COLUMNS if largest != 0 else WITHOUT_ANSWER
+        return self._page(run_id, where, limit, lambda found: _entry(found, largest), columns)
 
     def seals(self, run_id: str, part: str, start: int = 0, limit: int = PAGE) -> list[Seal]:
         """Return whether the same entries are what was written, and their places."""
-        return self._page(run_id, {"part": part, "number": Compared(">=", start)}, limit, _seal, columns=None)
+        return self._page(run_id, {"part": part, "number": Compared(">=", start)}, limit, _seal, None)
 
     def writers(self, run_id: str) -> dict[str, int]:
         """Return how many entries each writer has written, by owner; the store may hold a few more."""
@@ -337,7 +339,7 @@ class Store:
             return found
         raise NoSuchRun(f"{self.url} holds no run {run_id}")
 
-    def _key(self, rows: Rows, run_id: str) -> Key:
+    def _key(self, rows: Rows, run_id: str) -> int:
         if run_id not in self._keys:
             self._keys[run_id] = self._found(rows, run_id, "key")["key"]
         return self._keys[run_id]
@@ -345,9 +347,6 @@ class Store:
     def _lost(self, rows: Rows, run_id: str) -> NoReturn:
         driver = self._found(rows, run_id, "driver")["driver"]
         raise ClaimLost(f"run {run_id} is driven by {driver or 'no process'} now")
-
-    def _all(self, table: Table, where: Where, order: Sequence[str]) -> list[Record]:
-        return self._database.read(lambda rows: list(rows.find(table, where, order)))
 
     def _of_run(
         self,
@@ -369,15 +368,13 @@ class Store:
         where: Where,
         limit: int | None,
         read: Callable[[Record], tuple[T, int]],
-        *,
         columns: Sequence[str] | None = ENTRY_COLUMNS,
-        largest: int | None = None,
     ) -> list[T]:
         """Return what `read` makes of entries, until the bytes it counts fill a page."""
 
         def work(rows: Rows) -> list[T]:
             place = {"run": self._key(rows, run_id), **where}
-            found = rows.find(ENTRIES, place, ("number",), columns=columns, limit=limit, largest=largest)
+            found = rows.find(ENTRIES, place, ("number",), columns=columns, limit=limit)
             return [one for one, _ in one_page(map(read, found), lambda each: each[1])]
 
         return self._database.read(work)
@@ -387,7 +384,7 @@ class Store:
         found = self._database.read(lambda rows: rows.sums(table, {"run": self._key(rows, run_id), **where}, by, of))
         return sorted(found, key=lambda each: [(each[name] is not None, each[name] or "") for name in by])
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: int) -> None:
         """Delete the rows of a run that was deleted, or not created after all."""
 
         def work(rows: Rows) -> None:
@@ -400,7 +397,7 @@ class Store:
 def _entry(found: Record, largest: int | None = None) -> tuple[Entry, int]:
     """Return an entry, and the bytes of its answer."""
     fields = found["part"], found["number"], found["kind"], found["digest"], found["about"]
-    if largest is not None and found["size"] > largest:
+    if largest == 0:
         return Entry(*fields, b"", found["size"]), 0
     answer = unpack(found["answer"], found["packed"])
     if largest is not None and len(answer) > largest:

@@ -350,7 +350,7 @@ class _DriverRun:
                 self.emit(Warned(message=message))
         self._warn(initial)
         comparison = seed_comparison(self.store, journal, self.config, adapter, initial)
-        adapter.compare_servers(comparison, None if before is None else before.discovery)
+        adapter.wait_for(adapter.fleet.compare(comparison, None if before is None else before.discovery))
         return initial
 
     def _warn(self, initial: InitialState) -> None:

@@ -161,7 +161,7 @@ def progress_reported(adapter: RemoteAdapter, emit: Emit, gateway: GatewayRecord
             endpoints = adapter.fleet.endpoints
             reading = Progress(
                 evaluated=adapter.tally.examples,
-                in_flight=adapter.in_flight,
+                in_flight=adapter.fleet.in_flight,
                 up=sum(not endpoint.resting for endpoint in endpoints),
                 endpoints=len(endpoints),
                 slots=adapter.fleet.slots,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from gepa.core.callbacks import (
     ErrorEvent,
-    EvaluationSkippedEvent,
     IterationEndEvent,
     IterationStartEvent,
     MergeAttemptedEvent,
@@ -15,7 +14,7 @@ from gepa.core.callbacks import (
     ValsetEvaluatedEvent,
 )
 
-from evolverpc_common.display_text import command, counted, one_line, plain
+from evolverpc_common.display_text import counted, one_line, plain
 from gepa_client.errors import ConnectionLost, Interrupted, RecordedFailure, details, summary
 from gepa_client.gepa.hooks import Failure, Failures
 from gepa_client.gepa.reflection_strategies import WHERE as REFLECTION
@@ -39,9 +38,6 @@ WORK = {
 
 MOST_FAILED = 5
 """Failed iterations in a row after which a run fails."""
-
-IDLE = 10
-"""Minibatches of perfect scores in a row after which a run warns that it learns nothing."""
 
 PERFECT = "all_scores_perfect"
 """GEPA's reason for a minibatch that it does not reflect on."""
@@ -152,12 +148,11 @@ def _is_lost(failure: Failure) -> bool:
 
 @dataclass
 class RunWarnings:
-    """Warn of a run whose limit cannot hold, whose scorer is not needed, or that learns nothing; of each once.
+    """Warn of a run whose limit cannot hold, or whose scorer is not needed; of each once.
 
     Work without a price never reaches a limit of money: each kind of it is a warning of its own. If nothing else ends
     the run it raises `Interrupted("failed")`, and `lacks_limit` is True: a limit of another kind would let the run
-    continue. A run learns nothing if the parents' scores are perfect on `IDLE` minibatches in a row: GEPA then proposes
-    nothing, and each such iteration still uses metric calls.
+    continue.
     """
 
     config: RunConfig
@@ -167,7 +162,6 @@ class RunWarnings:
 
     def __post_init__(self) -> None:
         self._warned: set[str] = set()
-        self._perfect_in_a_row = 0
 
     def on_iteration_end(self, _event: IterationEndEvent) -> None:
         """Check whether an attempt came without a price."""
@@ -189,22 +183,6 @@ class RunWarnings:
                 f"the scorer {', '.join(self.config.score_with)} is never asked: the program scores its results "
                 "itself; leave `score_with` out, or have the program leave its results unscored",
             )
-
-    def on_evaluation_skipped(self, event: EvaluationSkippedEvent) -> None:
-        """Count a minibatch of perfect scores, and warn if there were too many."""
-        self._perfect_in_a_row += event["reason"] == PERFECT
-        if self._perfect_in_a_row >= IDLE and not self.journal.replaying:
-            stop = command("cancel", self.journal.run_id, store=self.journal.store)
-            self._warn(
-                "idle",
-                f"nothing was proposed for {IDLE} minibatches in a row: their training rows have perfect scores "
-                f"already, so there is nothing to learn from them; `{stop}` ends the run. For the next run, add "
-                "training rows of the kinds that are still wrong, or end it sooner with `patience`",
-            )
-
-    def on_proposal_end(self, _event: ProposalEndEvent) -> None:
-        """Note that there was something to learn."""
-        self._perfect_in_a_row = 0
 
     def _warn(self, of: str, message: str) -> None:
         if of not in self._warned:

@@ -32,6 +32,7 @@ ARTIFACTS = "artifacts"
 """The folder of a program's own files, which its sandbox had."""
 
 ARTIFACT_FILES = 1000
+NO_PLAIN_FILE = f"no plain file within its folder and {DEEPEST} further ones"
 NAME_SHOWN = 120
 
 LONGEST_NAME = 60
@@ -137,14 +138,9 @@ def unpack_artifacts(content: bytes, folder: Path) -> tuple[list[str], list[str]
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
             for entry in archive:
                 name = posixpath.normpath(entry.name)
-                if not entry.isfile():
-                    left_out.append(f"{one_line(name, NAME_SHOWN)} (not a file of its own, but a link or a device)")
-                elif name.startswith(("/", "../")) or name == ".." or "\0" in name:
-                    left_out.append(f"{one_line(name, NAME_SHOWN)} (outside of its folder)")
-                elif name.count("/") > DEEPEST:
-                    left_out.append(f"{one_line(name, NAME_SHOWN)} (in more than {DEEPEST} folders)")
-                elif entry.issparse():
-                    left_out.append(f"{one_line(name, NAME_SHOWN)} (a sparse file)")
+                is_inside = not name.startswith(("/", "../")) and name != ".." and "\0" not in name
+                if not entry.isfile() or entry.issparse() or not is_inside or name.count("/") > DEEPEST:
+                    left_out.append(f"{one_line(name, NAME_SHOWN)} ({NO_PLAIN_FILE})")
                 elif len(copied) == ARTIFACT_FILES:
                     left_out.append(f"what is beyond {ARTIFACT_FILES} files")
                     break

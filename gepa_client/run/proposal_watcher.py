@@ -74,7 +74,7 @@ class ProposalWatcher(ReflectionStrategy):
                 components=list(job.components),
                 rows=[each.row.id for each in job.traced],
                 results=[each.number for each in job.traced],
-                score=sum(self.adapter.score(each.scored) for each in job.traced),
+                score=sum(self.adapter.batches.score(each.scored) for each in job.traced),
             )
         )
 

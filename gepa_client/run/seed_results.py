@@ -60,7 +60,7 @@ def seed_comparison(
         return found
 
     return SeedComparison(
-        [adapter.call_beside(seed, part) for part in parts],
+        [adapter.evaluator.evaluation(seed, part) for part in parts],
         log,
         is_exact=lambda joining: all(is_deterministic(config, each) for each in (initial.discovery, joining)),
         known=lambda: asyncio.to_thread(known),

@@ -111,7 +111,7 @@ class RacedSelection:
             cache_batch(state, loser.candidate, loser.evaluated, self._batch(loser, loser.evaluated))
 
     def _batch(self, proposal: RacedProposal, row_ids: Sequence[int]) -> Batch:
-        return self.adapter.batch(self.val.fetch(row_ids), [proposal.results[row_id] for row_id in row_ids])
+        return self.adapter.batches.build(self.val.fetch(row_ids), [proposal.results[row_id] for row_id in row_ids])
 
     def _outcome(self, loser: RacedProposal) -> RacedOut:
         assert loser.lost is not None, "it was dropped"  # noqa: S101

@@ -158,7 +158,7 @@ class BlockRace:
     def _score(self, proposal: RacedProposal, row_id: int) -> float | None:
         """Return the score of a row, None if it has not ended."""
         result = proposal.results.get(row_id)
-        return proposal.known.get(row_id) if result is None else self.adapter.score(result)
+        return proposal.known.get(row_id) if result is None else self.adapter.batches.score(result)
 
     # --- examples ----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from evolverpc_common.display_text import command
 from gepa_client.analysis.ties import best_of
 from gepa_client.errors import SteeringRefused, StoreUnavailable
-from gepa_client.journal.entries import SteeringRequest, StoredRun, now
+from gepa_client.journal.entries import RequestOutcome, SteeringRequest, StoredRun, now
 from gepa_client.journal.steer_entries import AnyAction, Cancel, Pause
 from gepa_client.journal.store import Store, named_store
 from gepa_client.journal.stored_fields import OVER
@@ -94,23 +94,16 @@ class WaitingRequests:
     def __init__(self, store: Store, run_id: str) -> None:
         self._store = store
         self._run_id = run_id
-        self._answered: set[str] = set()
 
     def read(self) -> list[SteeringRequest]:
         """Return the requests that wait, in order, without those that stop the run."""
-        found: list[SteeringRequest] = []
         with suppress(StoreUnavailable):
-            found = self._store.requests(self._run_id, waiting=True)
-        return [each for each in found if each.id not in self._answered and each.stops is None]
+            return [each for each in self._store.requests(self._run_id, waiting=True) if each.stops is None]
+        return []
 
-    def taken(self, request_id: str, number: int) -> None:
-        """Write that a request was taken; its entry states so too, if the store is away now."""
-        self._answered.add(request_id)
+    def answer(
+        self, request_id: str, outcome: RequestOutcome, *, number: int | None = None, reason: str | None = None
+    ) -> None:
+        """Write the outcome of a request; the entry of one that was taken states so too, if the store is away now."""
         with suppress(StoreUnavailable):
-            self._store.answer_request(self._run_id, request_id, "taken", number=number)
-
-    def refused(self, request_id: str, reason: str) -> None:
-        """Write that a request was refused."""
-        self._answered.add(request_id)
-        with suppress(StoreUnavailable):
-            self._store.answer_request(self._run_id, request_id, "refused", reason=reason)
+            self._store.answer_request(self._run_id, request_id, outcome, number=number, reason=reason)

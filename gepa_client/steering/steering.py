@@ -77,16 +77,16 @@ class Steering:
 
     def _take(self, queue: WaitingRequests, request: SteeringRequest, state: State) -> None:
         if (number := self._numbers.get(request.id)) is not None:  # its outcome was not written before a crash
-            queue.taken(request.id, number)
+            queue.answer(request.id, "taken", number=number)
             return
         try:
             action = action_of(request.action)
             reason = objection(action, self._situation(state))
         except ValidationError as error:
-            queue.refused(request.id, f"it is malformed: {mistakes(error, 'the request')}")
+            queue.answer(request.id, "refused", reason=f"it is malformed: {mistakes(error, 'the request')}")
             return
         if reason is not None:
-            queue.refused(request.id, reason)
+            queue.answer(request.id, "refused", reason=reason)
             self.emit(
                 Steered(
                     action=action.kind,
@@ -104,7 +104,7 @@ class Steering:
         if isinstance(action, SetBudget):
             self.set_limits(action.limits)  # first: a request that is not recorded is taken again
         entry = SteerEntry(id=request.id, action=action, author=plain(request.author), created=plain(request.created))
-        queue.taken(request.id, self._record(entry, state))
+        queue.answer(request.id, "taken", number=self._record(entry, state))
 
     def _give_up(self, proposal: ProposalByHand, state: State) -> None:
         """Record that a proposal could not be evaluated."""

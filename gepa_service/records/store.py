@@ -97,7 +97,7 @@ class RecordStore:
             tries += 1
             if rows.delete(table, _as_read(record)):
                 return
-            if tries == 1 or rows.same_keys(table, [_row(record)]):  # else an earlier try deleted it
+            if tries == 1 or any(rows.find(table, table.of_key(_row(record)))):  # else an earlier try deleted it
                 raise RecordChanged(f"{record.kind} {record.id} has changed")
 
         with self._used(type(record)):
@@ -233,7 +233,8 @@ def _as_read(record: Record) -> dict[str, Any]:
 
 def _written(rows: Rows, record: Record, row: dict[str, Any]) -> bool:
     """Whether the record is as this write left it: the response to an earlier try was lost."""
-    return [found["write"] for found in rows.same_keys(table_of(type(record)), [row])] == [row["write"]]
+    table = table_of(type(record))
+    return [found["write"] for found in rows.find(table, table.of_key(row))] == [row["write"]]
 
 
 def _selected(type_: type[Record], tenant: str | None, where: Where | None) -> dict[str, Any]:

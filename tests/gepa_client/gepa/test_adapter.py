@@ -55,7 +55,7 @@ def test_single_examples_of_all_items_slide_through_one_window(server, connect):
     assert slow.is_set()
     assert server.most_at_once == 6
     assert all(len(params["batch"]) == 1 for params in server.called("evaluate"))
-    assert (adapter.tally.examples, adapter.tally.calls, adapter.in_flight) == (30, 30, 0)
+    assert (adapter.tally.examples, adapter.tally.calls, adapter.fleet.in_flight) == (30, 30, 0)
 
 
 def test_a_program_that_wants_whole_batches_gets_each_item_in_one_call_in_order(server, connect):
@@ -139,7 +139,7 @@ def test_ctrl_c_during_an_evaluation_cancels_its_calls_on_the_server(server, con
     thread.join(5)
     sent = {params["_meta"]["call_id"] for params in server.called("evaluate")}
     assert set(server.cancelled) == sent
-    assert adapter.in_flight == 0
+    assert adapter.fleet.in_flight == 0
 
 
 @pytest.mark.parametrize("whole_batches", [False, True])

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from gepa.core.callbacks import EvaluationSkippedEvent, IterationEndEvent, ProposalEndEvent
+from gepa.core.callbacks import IterationEndEvent
 
 from gepa_client.errors import ConnectionLost, Interrupted, RecordedFailure
 from gepa_client.gepa.hooks import Failures
@@ -13,7 +13,7 @@ from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.run_events import Event, StepFailed, Warned
-from gepa_client.run.guards import IDLE, FailureGuard, RunWarnings
+from gepa_client.run.guards import FailureGuard, RunWarnings
 from gepa_client.run.stop_conditions import BetweenExamples
 from gepa_client.settings.run_config import RunConfig
 
@@ -103,30 +103,3 @@ def test_a_recorded_failure_that_was_hopeless_does_not_end_a_replay() -> None:
     run.one(fails=RecordedFailure("no such model"))
     with pytest.raises(Interrupted, match="no such model"):
         run.one(fails=ValueError("no such model"))
-
-
-def test_a_run_warns_once_if_minibatches_in_a_row_have_perfect_scores() -> None:
-    events: list[Event] = []
-    config = RunConfig(url=("http://127.0.0.1:1",), max_metric_calls=5)
-    guard = RunWarnings(config, Journal("20260131", store="runs.db"), events.append)
-    proposal = cast("ProposalEndEvent", {"iteration": 1})
-    perfect = cast("EvaluationSkippedEvent", {"reason": "all_scores_perfect"})
-    for _ in range(IDLE - 1):
-        guard.on_evaluation_skipped(perfect)
-        guard.on_evaluation_skipped(cast("EvaluationSkippedEvent", {"reason": "no_trajectories"}))
-    guard.on_proposal_end(proposal)
-    for _ in range(IDLE - 1):
-        guard.on_evaluation_skipped(perfect)
-    assert events == []
-    guard.journal = cast("Journal", SimpleNamespace(replaying=True))
-    guard.on_evaluation_skipped(perfect)
-    assert events == [], "it was warned of before"
-    guard.journal = Journal("20260131", store="runs.db")
-    for _ in range(2 * IDLE):
-        guard.on_evaluation_skipped(perfect)
-    [event] = events
-    assert isinstance(event, Warned)
-    assert event.message.startswith(
-        "nothing was proposed for 10 minibatches in a row: their training rows have perfect"
-    )
-    assert "evolverpc cancel 20260131 --store runs.db" in event.message

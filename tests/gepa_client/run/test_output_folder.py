@@ -36,7 +36,7 @@ def test_links_devices_and_paths_outside_are_left_out_and_named(tmp_path: Path) 
     copied, left_out = unpack_artifacts(tar, folder)
     assert copied == ["kept.json", "link/through"]
     assert [each.partition(" ")[0] for each in left_out[:-1]] == ["../out.json", "/abs.json", "link", "hard", "pipe"]
-    assert "in more than 64 folders" in left_out[-1]
+    assert left_out[-1].startswith("deep/deep/")
     found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert found == {"out/artifacts/kept.json", "out/artifacts/link/through"}
 

@@ -26,11 +26,8 @@ class Queue:
         taken, self.requests = self.requests, []
         return taken
 
-    def taken(self, request_id: str, number: int) -> None:
-        self.outcomes.append((request_id, number))
-
-    def refused(self, request_id: str, reason: str) -> None:
-        self.outcomes.append((request_id, reason))
+    def answer(self, request_id: str, _outcome: str, *, number: int | None = None, reason: str | None = None) -> None:
+        self.outcomes.append((request_id, reason if number is None else number))
 
 
 @pytest.fixture
