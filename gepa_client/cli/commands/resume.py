@@ -12,8 +12,7 @@ from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.commands.store_access import open_cli_run
 from gepa_client.foreground.continued_run import output_again, settings_again
 from gepa_client.foreground.foreground_run import ForegroundRun, replaying
-from gepa_client.journal.entries import SEARCH, StoredRun
-from gepa_client.journal.history import end_of
+from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.store import default_store
 from gepa_client.run import output_folder as files
@@ -39,14 +38,13 @@ def resume(
     stream = EventStream(events_fd)
     with open_cli_run(given["store"], run, unavailable=PAUSED, reports_stop=False) as (kept, found):
         spent_usd = SpendingTotals(kept.spending(found.id)).cost_usd
-        end = end_of(kept, found.id, SEARCH)
     if found.resumed_by is not None and events_fd is None and not (url or given.get("fleet") or given.get("repo")):
         refuse(
             f"run {found.id} was started by a call of optimize, which serves the program: continue it with "
             f"{found.resumed_by}, or give the URL of a server of the same program"
         )
     try:
-        settings = settings_again(found, {**given, "url": url or None}, config, end)
+        settings = settings_again(found, {**given, "url": url or None}, config)
         if _is_over(found, settings):
             if _lacks_report(found):
                 _write_report(found, given["store"], stream, as_json=json_events)
@@ -68,7 +66,6 @@ def resume(
             output=output,
             json_events=json_events,
             stream=stream,
-            console=make_console(),
             sandboxes=sandboxes,
             typed=GivenArguments((found.id, *(url or ())), config, given).command("resume"),
         ).drive()
