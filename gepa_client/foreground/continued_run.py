@@ -23,7 +23,7 @@ def settings_again(run: StoredRun, given: Mapping[str, Any], config: Path | None
     if budget is not None and budget < done and (before is None or budget < before):
         raise SettingsError(
             f"`max_metric_calls` {budget} is less than the {done} metric calls that are recorded of run {run.id}: "
-            f"give {done} or more to continue, or `evolverpc fork` it where it had made fewer"
+            f"give {done} or more to continue, or fork it where it had made fewer"
         )
     return settings
 
