@@ -36,7 +36,7 @@ def resume(
     """Continue a run from its record; the help and the exit statuses are in `cli.flags`."""
     where = default_store(given["store"])
     stream = EventStream(events_fd)
-    with open_cli_run(given["store"], run, unavailable=PAUSED, reports_stop=False) as (kept, found):
+    with open_cli_run(given["store"], run, unavailable=PAUSED) as (kept, found):
         spent_usd = SpendingTotals(kept.spending(found.id)).cost_usd
     if found.resumed_by is not None and events_fd is None and not (url or given.get("fleet") or given.get("repo")):
         refuse(
