@@ -119,9 +119,9 @@ def _shares(differences: str, gains: bool, runs: int, cell: tuple[int, int]) -> 
 def _named(gain: float, spread: float, runs: int) -> tuple[int, float]:
     """Return the rows that `check` names for a gain of graded scores, and the share of tests of these that show it."""
     seed = noise.Noise(15, 2, within=0.0, between=spread * spread)
-    rows = power.rows_needed(seed, gain, 1, error=ERROR, exact=False)
+    rows = power.rows_needed(seed, gain, error=ERROR, exact=False)
     assert rows is not None
-    deviation = power.variance_of_difference(seed, gain, 1) ** 0.5
+    deviation = power.variance_of_difference(seed, gain) ** 0.5
     kind: Differences = lambda draw: max(-1.0, min(draw.gauss(gain, deviation), 1.0))  # noqa: E731
     return rows, fmean(verdicts(kind, rows, 1, f"{gain} {run}")[0] for run in range(runs))
 

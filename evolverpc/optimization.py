@@ -20,8 +20,7 @@ from gepa_client.errors import ClientError, summary
 from gepa_client.foreground.continued_run import output_again, settings_again
 from gepa_client.foreground.foreground_run import ForegroundRun
 from gepa_client.foreground.new_run import checked_run
-from gepa_client.journal.entries import ITS_ID, SEARCH, StoredRun
-from gepa_client.journal.history import end_of
+from gepa_client.journal.entries import ITS_ID, StoredRun
 from gepa_client.journal.store import default_store, find_run, open_store
 from gepa_client.run.output_folder import new_run_id
 from gepa_client.run.supervisor import launched_ahead
@@ -29,7 +28,7 @@ from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import ROW_SETTINGS, RunConfig
 from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.views import notebook
-from gepa_client.views.console import STOPPED, make_console
+from gepa_client.views.console import STOPPED
 from gepa_client.views.final_summary import RunSummary
 from protocol.errors import RpcError
 from rpc_server.program.live_program import is_dspy
@@ -208,8 +207,8 @@ def _continue(given: Mapping[str, Any], resume: str) -> ForegroundRun:
         raise SettingsError(f"no store at {where}: no run was started there; name another with `store`")
     with closing(open_store(where)) as kept:
         found: StoredRun = find_run(kept, resume)
-        end, seen = end_of(kept, found.id, SEARCH), len(kept.requests(found.id))
-    settings = settings_again(found, given, None, end)
+        seen = len(kept.requests(found.id))
+    settings = settings_again(found, given, None)
     for name in ROW_SETTINGS:
         if getattr(settings, name) == name and given[name] is None:
             raise SettingsError(f"{name}: the rows of the run are objects of your script: give them again")
@@ -224,7 +223,6 @@ def _foreground(settings: RunConfig, store: str, run: StoredRun, output: Path, *
         run=run,
         output=output,
         json_events=False,
-        console=make_console(),
         display=notebook.NotebookDisplay() if notebook.in_notebook() else None,
         resumed_by=_resumed_by(run.id),
         **more,

@@ -1,14 +1,28 @@
 """An application of commands, each loaded only if it is named, so that `--help` starts at once."""
 
 import keyword
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
+import click
 import typer
+from typer.core import TyperGroup
 
 from evolverpc_common.installation import stated_version
+
+
+class _Commands(TyperGroup):
+    """Commands that Ctrl-C ends, if nothing of their own handles it."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("stopped by hand", err=True)
+            raise typer.Exit(128 + signal.SIGINT) from None
 
 
 def application(
@@ -22,6 +36,7 @@ def application(
     `commands`: name -> summary.
     """
     app = typer.Typer(
+        cls=_Commands,
         help=help_text,
         no_args_is_help=True,
         add_completion=False,

@@ -150,10 +150,8 @@ class RunEstimate(_ReportModel):
     `at_once`: over all servers that answer. `run_s`: what `budget` metric calls would take, from every slot busy to one
     minibatch at a time; None, as `budget` and `run_usd`, if another limit ends the run. `proposals_calls`: metric calls
     of the seed's evaluation and of `proposals` proposals, if none is accepted and if all are; `proposals_usd`: what
-    these cost. `race_rows`: on how many validation rows a search on a sample would score candidates, if on
-    fewer; `race_calls`: what `proposals` proposals take then at most. `warm`: the calls that were measured are not the
-    first ones, with which the program also starts. `again_s`: what an example took when its row was evaluated again, if
-    the first calls were measured.
+    these cost. `warm`: the calls that were measured are not the first ones, with which the program also starts.
+    `again_s`: what an example took when its row was evaluated again, if the first calls were measured.
     """
 
     example_s: float
@@ -168,8 +166,6 @@ class RunEstimate(_ReportModel):
     proposals: int
     proposals_calls: tuple[int, int]
     proposals_usd: tuple[float, float] | None = None
-    race_rows: int | None = None
-    race_calls: int | None = None
 
 
 class CheckReport(BaseModel):

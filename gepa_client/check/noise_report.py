@@ -12,7 +12,7 @@ from gepa_client.certificate.verdict import allowed_error
 from gepa_client.journal.history import selection_name
 
 GAINS = (0.05, 0.1)
-"""Gains of the mean score, as shares of the range of scores, for which the rows and repeats needed are reported."""
+"""Gains of the mean score, as shares of the range of scores, for which the rows needed are reported."""
 
 ERROR = allowed_error(1)
 """Of the tests by which gains are shown: that of a run's first certificate."""
@@ -22,7 +22,7 @@ PROPOSALS = 20
 
 
 class NeededRows(BaseModel, frozen=True):
-    """What shows a gain of the mean score: `rows` evaluated once, or `repeats` of the validation rows; None: nothing.
+    """How many `rows`, each evaluated once, show a gain of the mean score; None: no number of them.
 
     `gain`: as a share of the range of scores.
     "Shows" is the test of a certificate, at its error of 4 %, that finds the gain in 80 % of runs.
@@ -30,7 +30,6 @@ class NeededRows(BaseModel, frozen=True):
 
     gain: float
     rows: int | None
-    repeats: int | None
 
 
 class NoiseReport(BaseModel, frozen=True):
@@ -93,17 +92,10 @@ class NoiseReport(BaseModel, frozen=True):
             between_rows=found.between**0.5,
             validation_rows=validation_rows,
             training_only=training_only,
-            smallest_gain=power.smallest_gain(found, validation_rows, 1, **test),
+            smallest_gain=power.smallest_gain(found, validation_rows, **test),
             test_rows=test_rows,
-            smallest_test_gain=power.smallest_gain(found, test_rows, 1, **test) if test_rows else None,
-            needed=[
-                NeededRows(
-                    gain=gain,
-                    rows=power.rows_needed(found, gain * size, 1, **test),
-                    repeats=power.repeats_needed(found, gain * size, validation_rows, **test),
-                )
-                for gain in GAINS
-            ],
+            smallest_test_gain=power.smallest_gain(found, test_rows, **test) if test_rows else None,
+            needed=[NeededRows(gain=gain, rows=power.rows_needed(found, gain * size, **test)) for gain in GAINS],
             score_range=score_range,
         )
 
@@ -154,7 +146,7 @@ class NoiseReport(BaseModel, frozen=True):
 
     @property
     def about_needs(self) -> str:
-        """How many rows, or evaluations of each validation row, other gains need."""
+        """How many rows other gains need."""
         return "; ".join(f"a gain of {points(each.gain)} needs {_needs(each)}" for each in self.needed)
 
 
@@ -172,9 +164,4 @@ def points(gain: float) -> str:
 
 
 def _needs(needed: NeededRows) -> str:
-    if needed.rows is None:
-        return "more rows than can be counted"
-    text = f"{needed.rows:,} rows"
-    return (
-        text if needed.repeats is None or needed.repeats == 1 else f"{text} or {needed.repeats:,} evaluations of each"
-    )
+    return "more rows than can be counted" if needed.rows is None else f"{needed.rows:,} rows"

@@ -530,9 +530,7 @@ class _ServerCheck:
         each_usd = mean(costs) if costs else None
         size = self.config.reflection_minibatch_size or GEPA_MINIBATCH
         minibatch = min(size, self.at_once)
-        sampled, is_sampled = self._sampled_rows(), bool(self.config.sample)
-        fewer = sampled < self.validation_rows and not is_sampled
-        calls = proposal_calls(sampled if is_sampled else self.validation_rows, size)
+        calls = proposal_calls(self._sampled_rows() if self.config.sample else self.validation_rows, size)
         self.report.timing = RunEstimate(
             example_s=each_s,
             slowest_s=max(self.seconds),
@@ -545,8 +543,6 @@ class _ServerCheck:
             proposals=PROPOSALS,
             proposals_calls=calls,
             proposals_usd=(calls[0] * each_usd, calls[1] * each_usd) if each_usd is not None else None,
-            race_rows=sampled if fewer else None,
-            race_calls=proposal_calls(sampled, size)[1] if fewer else None,
         )
 
     def _sampled_rows(self) -> int:

@@ -25,12 +25,6 @@ AllowInsecure = Annotated[bool, typer.Option("--allow-insecure", help="Allow pla
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
-def access_flags(token_file: object, *, allow_insecure: object) -> list[str]:
-    """Return these two flags as the words of a command for the same server."""
-    words = ["--token-file", str(token_file)] if token_file else []
-    return [*words, "--allow-insecure"] if allow_insecure else words
-
-
 def read_text(file: Path) -> str:
     """Return the text of a file with its line ends, as a diff of a file with CRLF needs; end the command if unread."""
     try:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
@@ -20,7 +20,6 @@ from gepa_client.settings.run_config import (
     REPLACED,
     SETTINGS,
 )
-from gepa_client.settings.shell_arguments import GivenArguments
 
 COMMAND = settings_command(SETTINGS, REPLACED)
 
@@ -148,24 +147,8 @@ def declared(name: str) -> Callable[..., None]:
         token = by_typescript.set(given.get("events_fd") is not None)  # `optimize` of the npm package
         try:
             getattr(import_module(f"gepa_client.cli.commands.{name}"), name)(**given)
-        except KeyboardInterrupt:
-            _stopped(name, given)
         finally:
             by_typescript.reset(token)
 
     run.__doc__ = found.help
     return with_flags(run, found.own, [each for each in SETTINGS.values() if each.name not in found.without])
-
-
-def _stopped(name: str, given: Mapping[str, Any]) -> NoReturn:
-    """End a command that was stopped by hand while nothing of its own handled that."""
-    from gepa_client.views.console import STOPPED  # with rich, which help does not need
-
-    if name != "resume":
-        typer.echo("stopped by hand", err=True)
-        raise typer.Exit(STOPPED)
-    settings = {key: value for key, value in given.items() if key not in DECLARED[name].own}
-    again = GivenArguments((given["run"], *(given["url"] or ())), given["config"], settings).command(name)
-    typer.echo("stopped by hand; everything recorded of the run is kept, and so are its results", err=True)
-    typer.echo(f"{'next':<15} {again}")
-    raise typer.Exit(STOPPED)

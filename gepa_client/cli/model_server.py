@@ -1,12 +1,10 @@
 """A server on loopback that answers texts by a function, as a model: parts of OpenAI's and Anthropic's APIs."""
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
 
 MOST_BYTES = 10 * 2**20
 """Of a request."""
@@ -46,18 +44,6 @@ class ModelServer(ThreadingHTTPServer):
             "ANTHROPIC_API_KEY": "none",
         }
         """The environment variables by which clients find it."""
-
-    @contextmanager
-    def in_thread(self) -> Iterator[Self]:
-        """Serve from a thread during the block."""
-        with self:
-            thread = threading.Thread(target=self.serve_forever)
-            thread.start()
-            try:
-                yield self
-            finally:
-                self.shutdown()
-                thread.join()
 
 
 class _ModelHandler(BaseHTTPRequestHandler):

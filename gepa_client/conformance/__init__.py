@@ -1,19 +1,17 @@
 """Check whether a server keeps the contract, with the cases of `protocol/conformance`, in any language."""
 
-from gepa_client.conformance.cases import CORE, Area, CaseStep, Check, load_areas, load_checks
+from gepa_client.conformance.cases import CORE, CaseStep, Check, load_checks
 from gepa_client.conformance.report import CheckOutcome, ConformanceReport, Verdict
 from gepa_client.conformance.runner import Level, run_conformance
 
 __all__ = [
     "CORE",
-    "Area",
     "Check",
     "CheckOutcome",
     "ConformanceReport",
     "CaseStep",
     "Level",
     "Verdict",
-    "load_areas",
     "load_checks",
     "run_conformance",
 ]

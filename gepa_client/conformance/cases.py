@@ -93,9 +93,6 @@ CORE = "core"
 """What every endpoint must do; the other parts of the contract are the capabilities."""
 
 
-Over = Literal["http", "any"]
-
-
 class Check(CaseModel):
     """One sentence about an endpoint, and the steps that find out whether it holds.
 
@@ -113,7 +110,7 @@ class Check(CaseModel):
     section: str
     requires: list[str] = []
     lacks: list[str] = []
-    over: Over = "any"
+    over: Literal["http", "any"] = "any"
     when: dict[str, Matcher] = {}
     needs: dict[str, Matcher] = {}
     program: str | None = None
@@ -129,30 +126,17 @@ class Check(CaseModel):
 
 
 class Area(CaseModel):
-    """One file of cases; `over` is that of its checks which do not state their own."""
+    """One file of cases."""
 
     area: str
     about: str
-    over: Over = "any"
     checks: list[Check]
-
-    @model_validator(mode="after")
-    def _over_of_checks(self) -> Self:
-        self.checks[:] = [
-            check if "over" in check.model_fields_set else check.model_copy(update={"over": self.over})
-            for check in self.checks
-        ]
-        return self
 
 
 @cache
-def load_areas() -> tuple[Area, ...]:
-    """Every file of cases, by name."""
+def load_checks() -> tuple[Check, ...]:
+    """Every check, in the order of the files' names."""
     folder = files("protocol") / "conformance"
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".json"))
-    return tuple(Area.model_validate_json((folder / name).read_bytes()) for name in names)
-
-
-def load_checks() -> tuple[Check, ...]:
-    """Every check, in the order of the files."""
-    return tuple(check for area in load_areas() for check in area.checks)
+    areas = [Area.model_validate_json((folder / name).read_bytes()) for name in names]
+    return tuple(check for area in areas for check in area.checks)

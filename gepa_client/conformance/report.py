@@ -60,14 +60,13 @@ class CheckOutcome:
 class ConformanceReport:
     """All outcomes for one endpoint, which is a URL.
 
-    `described`: server and program as `discover` names them; `language`: of the server. `lost`: why the run ended
-    before its end; empty if it did not.
+    `described`: server and program as `discover` names them. `lost`: why the run ended before its end; empty if it did
+    not.
     """
 
     endpoint: str
     described: str
     outcomes: tuple[CheckOutcome, ...]
-    language: str = ""
     lost: str = ""
 
     def count(self, verdict: Verdict) -> int:
@@ -87,11 +86,6 @@ class ConformanceReport:
             if outcome.verdict is not Verdict.SKIPPED:
                 found.setdefault(outcome.check.part, set()).add(outcome.verdict)
         return {part: _of_part(verdicts) for part, verdicts in found.items()}
-
-    @property
-    def skipped_of_core(self) -> int:
-        """How many checks of core apply and did not run."""
-        return sum(o.check.part == CORE and o.verdict is Verdict.NOT_VERIFIED for o in self.outcomes)
 
     @property
     def counts(self) -> str:

@@ -61,7 +61,7 @@ async def run_conformance(
             run.outcomes.append(outcome)
             if on_outcome is not None:
                 on_outcome(outcome)
-        return ConformanceReport(transport.address, run.described, tuple(run.outcomes), run.language, run.lost)
+        return ConformanceReport(transport.address, run.described, tuple(run.outcomes), run.lost)
 
 
 class _Run:
@@ -121,11 +121,6 @@ class _Run:
         server, program = self._discovery["server"], self._discovery["program"]
         named = " ".join(filter(None, (server["name"], server["version"])))
         return f"{named} ({server['language']}), program {program['name']}"
-
-    @property
-    def language(self) -> str:
-        """The language of the server as `discover` names it; empty if unknown."""
-        return "" if self._discovery is None else str(self._discovery["server"]["language"])
 
     async def _run(self, check: Check, *, is_last: bool) -> CheckOutcome:
         run, started = CheckRun(self._transport, self._discovery), time.monotonic()

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evolverpc_common.display_text import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.journal.entries import StoredRun
 from gepa_client.run import output_folder as files
@@ -12,30 +11,23 @@ from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
 
 
-def settings_again(run: StoredRun, given: Mapping[str, Any], config: Path | None, end: int) -> RunConfig:
-    """Return the settings of a run that continues, those `given` over those recorded; `end`: of its journal.
+def settings_again(run: StoredRun, given: Mapping[str, Any], config: Path | None) -> RunConfig:
+    """Return the settings of a run that continues, those `given` over those recorded.
 
     Raises:
-        SettingsError: as `from_record`, or the budget is less than what was used.
+        SettingsError: as `from_record`, or the budget is less than the metric calls made.
     """
     settings = from_record(run.config, given, config)
-    _refuse_less(run, settings, given.get("store"), end)
+    budget, before = settings.max_metric_calls, run.config.get("max_metric_calls")
+    done = run.counters.get("metric_calls", 0)
+    if budget is not None and budget < done and (before is None or budget < before):
+        raise SettingsError(
+            f"`max_metric_calls` {budget} is less than the {done} metric calls that are recorded of run {run.id}: "
+            f"give {done} or more to continue, or fork it where it had made fewer"
+        )
     return settings
 
 
 def output_again(run: StoredRun) -> Path:
     """Return the folder of a run that continues, made if it has none yet. Raises `OSError`."""
     return files.open_again(Path(run.output)) if run.output else files.open_new(run.id)
-
-
-def _refuse_less(run: StoredRun, settings: RunConfig, store: str | None, end: int) -> None:
-    """Raise SettingsError for a budget below the metric calls made; `end`: of the run's journal."""
-    budget, before = settings.max_metric_calls, run.config.get("max_metric_calls")
-    done = run.counters.get("metric_calls", 0)
-    if budget is not None and budget < done and (before is None or budget < before):
-        fork = command("fork", run.id, "--at", str(min(budget, end)), "--max-metric-calls", str(budget), store=store)
-        raise SettingsError(
-            f"`max_metric_calls` {budget} is less than the {done} metric calls that are recorded of run {run.id}: "
-            f"give {done} or more to continue, or start a run that ends sooner: "
-            f"`{fork}`"
-        )

@@ -77,7 +77,7 @@ class ForegroundRun:
     run: StoredRun
     output: Path | None
     json_events: bool
-    console: Console
+    console: Console = field(default_factory=make_console)
     stream: EventStream = field(default_factory=lambda: EventStream(None))
     replays: bool = False
     until: int | None = None
@@ -346,7 +346,6 @@ def replaying(
         run=run,
         output=output,
         json_events=json_events,
-        console=make_console(),
         stream=stream or EventStream(None),
         replays=True,
         until=until,

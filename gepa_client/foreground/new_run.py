@@ -11,7 +11,7 @@ from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import default_store, open_store
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.shell_arguments import GivenArguments
-from gepa_client.views.console import STOPPED, USAGE, fail
+from gepa_client.views.console import USAGE, fail
 from protocol.errors import RpcError
 
 
@@ -40,6 +40,3 @@ def checked_run(
     except (SettingsError, ClientError, RpcError) as error:
         on_failure(summary(error))
         return USAGE
-    except KeyboardInterrupt:
-        fail("stopped by hand")
-        return STOPPED

@@ -20,7 +20,6 @@ from gepa_client.check.estimate_text import CENT, about_usd, brief_lines, run_es
 from gepa_client.errors import ClientError, summary
 from gepa_client.report.calling_program import blocked_hint, by_typescript, where_of
 from gepa_client.settings.run_config import CALL_BUDGETS, CHECKED_ROWS, MOST_CHECKED_ROWS, RunConfig
-from gepa_client.settings.run_settings import ON_SAMPLE
 from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.views.console import (
     STOPPED,
@@ -257,10 +256,4 @@ def _of_proposals(timing: RunEstimate) -> str:
     if timing.proposals_usd is not None:
         least, most = timing.proposals_usd
         text += f", {about_usd(most)}" if most < CENT else f", about ${least:.2f} to ${most:.2f}"
-    if timing.race_rows is not None:
-        text += (
-            f"; on {timing.race_rows} of the validation rows, chosen at random, they take {timing.race_calls:,} at "
-            f"most: give these as `valset`, or {ON_SAMPLE}, which also compares the best candidate with the seed on "
-            "other rows"
-        )
     return text

@@ -9,7 +9,6 @@ from gepa.core.state import GEPAState
 from gepa.utils import MaxCandidateProposalsStopper, NoImprovementStopper, ScoreThresholdStopper, StopperProtocol
 
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.settings.run_settings import ON_SAMPLE
 from gepa_client.steering.candidate_pool import PoolWithout
 from gepa_client.steering.steering import Steering
 
@@ -68,7 +67,7 @@ def perfect_stop(perfect: float, dropped: Set[int], selection: str, *, sampled: 
         for index, scores in enumerate(state.prog_candidate_val_subscores):
             if scores and index not in dropped and all(score == perfect for score in scores.values()):
                 which = "the seed" if index == 0 else f"candidate {index}"
-                more = f"; a new run searches on more rows: {ON_SAMPLE}:N" if sampled else ""
+                more = "; a new run searches on more rows: set `validation` to race:N" if sampled else ""
                 return (
                     f"perfect_score of {perfect:g} is reached: {which} has it on all {len(scores):,} "
                     f"{'sampled ' if sampled else ''}{selection} rows (`past_perfect` continues{more})"

@@ -71,9 +71,6 @@ MUTATION_LIMIT_S = 3600.0
 RACE_ROWS, LEAST_RACE_ROWS = 40, 10
 """The number of validation rows that a race samples: the default and the smallest; decision 0022 has others."""
 
-ON_SAMPLE = "set `validation` to race"
-"""How messages name what has candidates scored on a sample of the validation rows, one of N rows with `:N` after it."""
-
 ROW_SUFFIXES = (".json", ".jsonl", ".csv")
 REGISTRIES = (
     *("pypi.org", "files.pythonhosted.org", "registry.npmjs.org", "registry.yarnpkg.com", "nodejs.org"),

@@ -186,7 +186,6 @@ def test_a_module_by_its_name_runs_in_processes_and_a_resume_with_a_smaller_budg
     with pytest.raises(evolverpc.OptimizeError) as refused:
         short("counts", resume=result.run_id, max_metric_calls=3)
     assert f"`max_metric_calls` 3 is less than the {result.metric_calls} metric calls" in str(refused.value)
-    assert "--max-metric-calls 3`" in str(refused.value), "the command that it names has flags"
 
 
 @pytest.mark.usefixtures("folder")

@@ -1,12 +1,13 @@
 """A model provider on loopback, for programs that ask one."""
 
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import orjson
 import pytest
+
+from tests.support.http_servers import in_thread
 
 OPENAI = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 40}}
 ANTHROPIC = {
@@ -76,10 +77,5 @@ class Provider(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def provider() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/v1"
-    server.shutdown()
-    thread.join(10)
-    server.server_close()
+    with in_thread(ThreadingHTTPServer(("127.0.0.1", 0), Provider)) as server:
+        yield f"http://127.0.0.1:{server.server_port}/v1"

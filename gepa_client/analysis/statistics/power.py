@@ -1,7 +1,6 @@
-"""Which difference between two candidates so many rows and repeats can show."""
+"""Which difference between two candidates so many rows, each scored once, can show."""
 
 import math
-from collections.abc import Callable
 from statistics import NormalDist
 from typing import Any
 
@@ -12,7 +11,7 @@ ALIKE = 0.5
 that rows that are hard stay hard; 0 would be two candidates that have nothing in common."""
 
 MOST = 1 << 20
-"""Rows or repeats beyond which none are counted as enough."""
+"""Rows beyond which none are counted as enough."""
 
 
 SPREADS, RESERVE = 1.1, 1.4
@@ -20,7 +19,7 @@ SPREADS, RESERVE = 1.1, 1.4
 largest difference that the mean must exceed it by besides. Fitted: `benchmarks/certificate.py` compares them."""
 
 
-def variance_of_difference(noise: Noise, gain: float, repeats: int, size: float = 1.0) -> float:
+def variance_of_difference(noise: Noise, gain: float, size: float = 1.0) -> float:
     """Return the variance of one row's difference between the seed and a candidate that is `gain` better.
 
     That of two candidates whose true scores correlate as `ALIKE`; that of the rows which make up the gain, half of
@@ -28,26 +27,26 @@ def variance_of_difference(noise: Noise, gain: float, repeats: int, size: float 
     of a gain by rows that win `size` while none loses: a seed that fails on all rows shows no variance at all.
     """
     lifted = max(gain * (size - gain), 0.0)
-    return max(2 * (1 - ALIKE) * noise.between + lifted / 2, lifted) + 2 * noise.within / repeats
+    return max(2 * (1 - ALIKE) * noise.between + lifted / 2, lifted) + 2 * noise.within
 
 
 def chance(
-    noise: Noise, gain: float, rows: int, repeats: int, *, error: float = 0.05, size: float = 1.0, exact: bool = True
+    noise: Noise, gain: float, rows: int, *, error: float = 0.05, size: float = 1.0, exact: bool = True
 ) -> float:
     """Return the chance that a two-sided paired test at `error` shows that gain.
 
-    `size`: the largest difference of a row. `exact`: whether the scores are the two ends of their range, so that with
-    one repeat the test is McNemar's; else it is the bet on bounded differences.
+    `size`: the largest difference of a row. `exact`: whether the scores are the two ends of their range, so that the
+    test is McNemar's; else it is the bet on bounded differences.
 
     Sources: Connor, Sample size for testing differences in proportions for the paired-sample design, Biometrics 43
     (1987), with the variance of any scores in place of that of proportions; and the correction for continuity of the
     exact test, one row's largest difference (Edwards, Psychometrika 13 (1948)).
     """
-    variance = variance_of_difference(noise, gain, repeats, size)
+    variance = variance_of_difference(noise, gain, size)
     spread, normal = math.sqrt(variance / rows), NormalDist().inv_cdf(1 - error / 2)
     second_moment = variance + gain * gain
     wealth = math.log(2 / error)
-    if exact and repeats == 1:
+    if exact:
         beyond = gain - size / rows - normal * math.sqrt(second_moment / rows)
     elif rows * second_moment > 2 * wealth * size * size:
         beyond = gain - RESERVE * size / rows - SPREADS * normal * spread
@@ -56,43 +55,31 @@ def chance(
     return NormalDist().cdf(beyond / spread) if spread else float(beyond >= 0)
 
 
-def smallest_gain(
-    noise: Noise, rows: int, repeats: int, *, power: float = 0.8, size: float = 1.0, **test: Any
-) -> float:
+def smallest_gain(noise: Noise, rows: int, *, power: float = 0.8, size: float = 1.0, **test: Any) -> float:
     """Return the smallest gain of the mean score that a paired test shows with chance `power`; `test`: as `chance`.
 
     It is infinite if there are too few rows to show any.
     """
     low, high = 0.0, size
-    while chance(noise, high, rows, repeats, size=size, **test) < power:
+    while chance(noise, high, rows, size=size, **test) < power:
         low, high = high, 2 * high
         if math.isinf(high):
             return high
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if chance(noise, middle, rows, repeats, size=size, **test) < power else (low, middle)
+        low, high = (middle, high) if chance(noise, middle, rows, size=size, **test) < power else (low, middle)
     return high
 
 
-def rows_needed(noise: Noise, gain: float, repeats: int, *, power: float = 0.8, **test: Any) -> int | None:
+def rows_needed(noise: Noise, gain: float, *, power: float = 0.8, **test: Any) -> int | None:
     """Return how many rows show a gain of that size with chance `power`; None if no number of them does."""
-    return _fewest(lambda rows: chance(noise, gain, rows, repeats, **test) >= power)
-
-
-def repeats_needed(noise: Noise, gain: float, rows: int, *, power: float = 0.8, **test: Any) -> int | None:
-    """Return how many repeats of each row show a gain of that size; None if no number of them does."""
-    return _fewest(lambda repeats: chance(noise, gain, rows, repeats, **test) >= power)
-
-
-def _fewest(enough: Callable[[int], bool]) -> int | None:
-    """Return the smallest number that is enough, if a larger one always is too."""
     high = 1
-    while not enough(high):
+    while chance(noise, gain, high, **test) < power:
         high *= 2
         if high > MOST:
             return None
     low = high // 2  # not enough, or 0
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
+        low, high = (middle, high) if chance(noise, gain, middle, **test) < power else (low, middle)
     return high

@@ -13,7 +13,7 @@ from evolverpc_common.display_text import plain_json
 from evolverpc_common.exact_values import loads, with_integers_packed
 from gepa_client.cli.arguments import AllowInsecure, TokenFile
 from gepa_client.errors import ClientError, summary, unreadable
-from gepa_client.views.console import STOPPED, fail, refuse
+from gepa_client.views.console import fail, refuse
 from protocol.errors import MethodNotFound, RpcError
 from protocol.methods import METHODS
 
@@ -41,8 +41,6 @@ def call(
         raise typer.Exit(RPC_ERROR) from error
     except ClientError as error:
         refuse(str(error))
-    except KeyboardInterrupt:
-        raise typer.Exit(STOPPED) from None
     _print(result, to_stderr=False)
 
 

@@ -13,9 +13,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from evolverpc_common.display_text import counted, plain
+from evolverpc_common.display_text import plain
 from gepa_client.cli.arguments import AllowInsecure, TokenFile
-from gepa_client.conformance import CheckOutcome, ConformanceReport, Level, Verdict, load_checks, run_conformance
+from gepa_client.conformance import CORE, CheckOutcome, ConformanceReport, Level, Verdict, load_checks, run_conformance
 from gepa_client.errors import ClientError
 from gepa_client.transport.address import find_token, refused
 from gepa_client.views.console import LONGEST, USAGE, echo, fail, make_console, print_json, refuse, safe_line
@@ -35,11 +35,6 @@ BROKEN = 1
 
 NOT_VERIFIED = 3
 """The exit status if nothing is broken, and some of what applies was not checked."""
-
-OWN_PROGRAMS = {"python": "evolverpc serve --conformance", "typescript": "npx evolverpc-conformance"}
-"""Language of a server -> the command that serves the conformance program in it."""
-
-SECTION = "the conformance program (docs/protocol.md#the-conformance-program)"
 
 
 def conformance(
@@ -94,7 +89,7 @@ def conformance(
     if as_json:
         print_json(report.as_json(), indent=2)
     else:
-        _show_counts(console, report, own=OWN_PROGRAMS.get(report.language) if url else None, chosen=bool(only))
+        _show_counts(console, report, chosen=bool(only))
     if report.lost:
         fail(report.lost)
         raise typer.Exit(USAGE)
@@ -140,8 +135,8 @@ def _show_outcome(console: Console, outcome: CheckOutcome, *, pasted: bool) -> N
             console.print(Text(f"     request:  {plain(request, limit=LONGEST)}"), soft_wrap=True)
 
 
-def _show_counts(console: Console, report: ConformanceReport, *, own: str | None, chosen: bool) -> None:
-    """Print the end of the report; `own`: the command that serves the conformance program in the server's language."""
+def _show_counts(console: Console, report: ConformanceReport, *, chosen: bool) -> None:
+    """Print the end of the report."""
     echo(console, "")
     echo(console, safe_line(report.described))
     skipped = [outcome.check for outcome in report.outcomes if outcome.verdict is Verdict.SKIPPED]
@@ -154,9 +149,7 @@ def _show_counts(console: Console, report: ConformanceReport, *, own: str | None
     if report.count(Verdict.WARNED):
         echo(console, f"{report.count(Verdict.WARNED)} warned")
     echo(console, report.counts)
-    if report.skipped_of_core and report.language and not report.lost:
-        serve = f"serve the conformance program with its own limits (`{own}`)" if own else f"write {SECTION}"
-        checks = counted(report.skipped_of_core, "check")
-        echo(console, f"{checks} of core did not run. To verify core, {serve} and check that.")
+    if report.parts.get(CORE) is Verdict.NOT_VERIFIED and not report.lost:
+        echo(console, "to verify core, serve the conformance program: docs/protocol.md#the-conformance-program")
     style = "green" if report.conforms else "bold yellow" if not report.count(Verdict.FAILED) else "bold red"
     echo(console, f"[{style}]{'of the checks chosen: ' if chosen else ''}{safe_line(report.last_line, 2000)}[/]")

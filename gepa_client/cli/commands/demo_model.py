@@ -16,7 +16,7 @@ import typer
 from gepa_client.cli.arguments import AsJson
 from gepa_client.cli.local_model import LocalModel, LocalModelUnusable
 from gepa_client.cli.model_server import Conversation, ModelServer
-from gepa_client.views.console import STOPPED, refuse
+from gepa_client.views.console import refuse
 
 TOPICS = {
     "payments": ("charge", "invoice", "price", "paid", "voucher", "bank"),
@@ -78,10 +78,7 @@ def demo_model(
         for name, value in server.variables.items():
             print(f"export {name}={value}")
         print("\nCtrl-C ends it.", flush=True)
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        raise typer.Exit(STOPPED) from None
+    server.serve_forever()
 
 
 def answer(conversation: Conversation) -> str:

@@ -18,7 +18,7 @@ from evolverpc_common.display_text import command, shell_line
 from evolverpc_common.git import GitError
 from evolverpc_common.settings.settings_command import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile, access_flags, read_object, read_text
+from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile, read_object, read_text
 from gepa_client.cli.commands.sandbox_session import sandboxed, show_findings
 from gepa_client.errors import ClientError, RowsError, details, summary
 from gepa_client.evolution.checkout import LocalCheckout
@@ -202,7 +202,8 @@ def _mutate(
         _show_home(asked, step.made, typed, output)
         return
     if output is not None:
-        access = access_flags(token_file, allow_insecure=allow_insecure)
+        access = [] if token_file is None else ["--token-file", str(token_file)]
+        access += ["--allow-insecure"] if allow_insecure else []
         echo_next(console, shell_line(["mutate", server.url, "ANOTHER CHANGE", "--candidate", str(output), *access]))
     if step.made.branch is not None:
         echo(console, "in the program's repository:")

@@ -19,7 +19,7 @@ from gepa_client.run.supervisor import launched_ahead
 from gepa_client.settings.loading import load
 from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.transport.address import rpc_url
-from gepa_client.views.console import make_console, refuse
+from gepa_client.views.console import refuse
 from gepa_client.views.event_stream import EventStream
 
 
@@ -56,7 +56,6 @@ def optimize(
             output=Path(run.output or ""),
             json_events=json_events,
             stream=stream,
-            console=make_console(),
             sandboxes=sandboxes,
             launch=launch,
         )

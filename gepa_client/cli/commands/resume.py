@@ -12,8 +12,7 @@ from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.commands.store_access import open_cli_run
 from gepa_client.foreground.continued_run import output_again, settings_again
 from gepa_client.foreground.foreground_run import ForegroundRun, replaying
-from gepa_client.journal.entries import SEARCH, StoredRun
-from gepa_client.journal.history import end_of
+from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.store import default_store
 from gepa_client.run import output_folder as files
@@ -37,16 +36,16 @@ def resume(
     """Continue a run from its record; the help and the exit statuses are in `cli.flags`."""
     where = default_store(given["store"])
     stream = EventStream(events_fd)
-    with open_cli_run(given["store"], run, unavailable=PAUSED, reports_stop=False) as (kept, found):
+    with open_cli_run(given["store"], run, unavailable=PAUSED) as (kept, found):
         spent_usd = SpendingTotals(kept.spending(found.id)).cost_usd
-        end, seen = end_of(kept, found.id, SEARCH), len(kept.requests(found.id))
+        seen = len(kept.requests(found.id))
     if found.resumed_by is not None and events_fd is None and not (url or given.get("fleet") or given.get("repo")):
         refuse(
             f"run {found.id} was started by a call of optimize, which serves the program: continue it with "
             f"{found.resumed_by}, or give the URL of a server of the same program"
         )
     try:
-        settings = settings_again(found, {**given, "url": url or None}, config, end)
+        settings = settings_again(found, {**given, "url": url or None}, config)
         if _is_over(found, settings):
             if _lacks_report(found):
                 _write_report(found, given["store"], stream, as_json=json_events)
@@ -68,7 +67,6 @@ def resume(
             output=output,
             json_events=json_events,
             stream=stream,
-            console=make_console(),
             sandboxes=sandboxes,
             typed=GivenArguments((found.id, *(url or ())), config, given).command("resume"),
             seen_requests=seen,

@@ -11,7 +11,7 @@ from rich.console import Console
 from evolverpc_common.display_text import shell_line
 from gepa_client.sandboxing.session_interface import SWEEP, Log, NoSandboxes
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.views.console import STOPPED, USAGE, echo, fail, log_markup, make_console, safe
+from gepa_client.views.console import USAGE, echo, fail, log_markup, make_console, safe
 
 if TYPE_CHECKING:
     from gepa_client.sandboxing.session_messages import OpenSetup
@@ -35,7 +35,7 @@ def sandboxed(
     sandboxes, in place of the setting. `spent_usd`: what the run spent before. `failed`: exit status if none starts.
 
     Raises:
-        typer.Exit: no sandbox started, or the user stopped it; the reason was printed.
+        typer.Exit: no sandbox started; the reason was printed.
     """
     if settings.repo is None:
         yield NoSandboxes(settings)
@@ -59,9 +59,6 @@ def sandboxed(
                     session.start(show, update, spent_usd=spent_usd)
                 which = "the sandbox" if size == 1 else f"the first of {size} sandboxes"
                 echo(console, f"[dim]{which} was ready after {time.monotonic() - began:.1f} s[/]")
-            except KeyboardInterrupt:
-                fail("stopped by hand")
-                raise typer.Exit(STOPPED) from None
             except sessions.SessionNotStarted as error:
                 fail(str(error))
                 following = publish_command(settings) if error.must_publish else again

@@ -22,7 +22,6 @@ from gepa_client.settings.run_settings import SandboxKind
 from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.views.console import (
     PAUSED,
-    STOPPED,
     echo,
     echo_next,
     fail,
@@ -126,27 +125,21 @@ def sandboxes(
         refuse("--publish and --repo belong together: what is built, and for which program")
     if publish and (sweep or run is not None):
         refuse("--publish builds an environment and uses no sandbox: leave --sweep and --run out")
-    try:
-        if action:
-            if publish or sweep or run is not None:
-                refuse("exec runs a command in one sandbox: leave --publish, --sweep and --run out")
-            raise typer.Exit(_exec(action, timeout, as_json=as_json))
-        if repo is not None:
-            given = {
-                "repo": repo,
-                "ref": ref,
-                "git_token_file": git_token_file,
-                "sandbox": sandbox or "modal",
-            }
-            _publish(given | ({"modal_app": modal_app} if modal_app is not None else {}))
-            return
-        kinds = (sandbox,) if sandbox is not None else tuple(kind for kind in KINDS if kind != "modal" or _has_modal())
-        listing = asyncio.run(
-            _list_sandboxes(kinds, run, modal_app, sweep=sweep, orphans_only=not every and run is None)
-        )
-    except KeyboardInterrupt:
-        fail("stopped by hand")
-        raise typer.Exit(STOPPED) from None
+    if action:
+        if publish or sweep or run is not None:
+            refuse("exec runs a command in one sandbox: leave --publish, --sweep and --run out")
+        raise typer.Exit(_exec(action, timeout, as_json=as_json))
+    if repo is not None:
+        given = {
+            "repo": repo,
+            "ref": ref,
+            "git_token_file": git_token_file,
+            "sandbox": sandbox or "modal",
+        }
+        _publish(given | ({"modal_app": modal_app} if modal_app is not None else {}))
+        return
+    kinds = (sandbox,) if sandbox is not None else tuple(kind for kind in KINDS if kind != "modal" or _has_modal())
+    listing = asyncio.run(_list_sandboxes(kinds, run, modal_app, sweep=sweep, orphans_only=not every and run is None))
     if as_json:
         for each in listing.found:
             print_json(each.as_json(swept=sweep))

@@ -12,7 +12,7 @@ from evolverpc_common.display_text import command, seconds_since, shell_line
 from gepa_client.errors import ClientError, StoreUnavailable, summary
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store, default_store, find_run, looks_like_a_url, open_store
-from gepa_client.views.console import DECLINED, STOPPED, USAGE, echo, fail, make_console, refuse
+from gepa_client.views.console import DECLINED, STOPPED, USAGE, echo, make_console, refuse
 from protocol.errors import RpcError
 
 SILENT_S = 60.0
@@ -34,13 +34,11 @@ def confirm(question: str, *, no_answer: str, declined: str) -> None:
 
 
 @contextmanager
-def open_cli_store(
-    url: str | None, *, create: bool = False, unavailable: int = USAGE, reports_stop: bool = True
-) -> Iterator[Store]:
+def open_cli_store(url: str | None, *, create: bool = False, unavailable: int = USAGE) -> Iterator[Store]:
     """Open the store of `--store` for the block; print its errors and exit with 2.
 
     `create`: make the file if it is missing; reading never does. `unavailable`: the exit status if the store may answer
-    later. `reports_stop`: report a Ctrl-C; else the caller does.
+    later.
     """
     where = default_store(url)
     if not create and is_absent(where):
@@ -52,11 +50,6 @@ def open_cli_store(
         refuse(str(error), unavailable)
     except (ClientError, RpcError) as error:
         refuse(summary(error))
-    except KeyboardInterrupt:
-        if not reports_stop:
-            raise
-        fail("stopped by hand")
-        raise typer.Exit(STOPPED) from None
 
 
 def is_absent(url: str | None) -> bool:
@@ -70,11 +63,9 @@ def is_absent(url: str | None) -> bool:
 
 
 @contextmanager
-def open_cli_run(
-    url: str | None, name: str, *, unavailable: int = USAGE, reports_stop: bool = True
-) -> Iterator[tuple[Store, StoredRun]]:
+def open_cli_run(url: str | None, name: str, *, unavailable: int = USAGE) -> Iterator[tuple[Store, StoredRun]]:
     """Open the store and find the run `name`; as `open_cli_store`."""
-    with open_cli_store(url, unavailable=unavailable, reports_stop=reports_stop) as store:
+    with open_cli_store(url, unavailable=unavailable) as store:
         yield store, find_run(store, name)
 
 

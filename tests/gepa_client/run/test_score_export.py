@@ -1,7 +1,6 @@
 """The scores of a run reach an OpenTelemetry collector over OTLP, if the standard variable names one."""
 
 import gzip
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,6 +16,7 @@ from gepa_client.journal.entries import EVALUATE
 from gepa_client.journal.store import find_run, open_store
 from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.word_program import Script
+from tests.support.http_servers import in_thread
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -61,13 +61,9 @@ def _plain(attributes: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    with Collector() as made:
-        thread = threading.Thread(target=made.serve_forever, args=(0.05,))
-        thread.start()
+    with in_thread(Collector()) as made:
         monkeypatch.setenv(ENDPOINT, f"http://127.0.0.1:{made.server_port}")
         yield made
-        made.shutdown()
-        thread.join()
 
 
 def test_each_evaluated_example_is_exported_once_with_its_candidate(

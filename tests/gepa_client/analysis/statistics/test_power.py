@@ -8,7 +8,7 @@ from gepa_client.analysis.statistics import noise_estimate as noise
 from gepa_client.analysis.statistics import paired_comparison as paired
 
 
-def pair(draw, rows, repeats, *, gain, spread):
+def pair(draw, rows, *, gain, spread):
     """Return the scores of two candidates whose rows' chances correlate by `ALIKE`, but for rows lifted by the gain."""
     low, high = 0.5 - spread, 0.5 + spread
     first, second = [], []
@@ -16,40 +16,34 @@ def pair(draw, rows, repeats, *, gain, spread):
         one = draw.choice((low, high))
         other = one if draw.random() < power.ALIKE else draw.choice((low, high))
         other = high if draw.random() < gain / spread else other
-        first.append([float(draw.random() < one) for _ in range(repeats)])
-        second.append([float(draw.random() < other) for _ in range(repeats)])
+        first.append([float(draw.random() < one)])
+        second.append([float(draw.random() < other)])
     return first, second
 
 
-@pytest.mark.parametrize(
-    ("rows", "repeats", "spread"),
-    [(60, 1, 0.5), *(pytest.param(*each, marks=pytest.mark.long) for each in ((200, 1, 0.3), (100, 3, 0.3)))],
-)
-def test_the_smallest_gain_is_shown_by_four_tests_in_five_or_a_few_more(rows, repeats, spread):
+@pytest.mark.parametrize(("rows", "spread"), [(60, 0.5), pytest.param(200, 0.3, marks=pytest.mark.long)])
+def test_the_smallest_gain_is_shown_by_four_tests_in_five_or_a_few_more(rows, spread):
     draw = random.Random(2)
     about = noise.Noise(rows, 2, within=0.25 - spread * spread, between=spread * spread)
-    gain = power.smallest_gain(about, rows, repeats)
-    shown, runs = 0, 250 if repeats == 1 and spread == 0.5 else 60
+    gain = power.smallest_gain(about, rows)
+    shown, runs = 0, 250 if spread == 0.5 else 60
     for _ in range(runs):
-        found = paired.compare(*pair(draw, rows, repeats, gain=gain, spread=spread))
+        found = paired.compare(*pair(draw, rows, gain=gain, spread=spread))
         shown += found.p_value < 0.05 and found.difference > 0
     assert 0.72 <= shown / runs <= 0.98
 
 
-def test_rows_and_repeats_needed_are_the_fewest_that_show_the_gain():
+def test_rows_needed_are_the_fewest_that_show_the_gain():
     about = noise.Noise(40, 2, within=0.1, between=0.09)
-    rows = power.rows_needed(about, 0.05, 1)
-    assert power.smallest_gain(about, rows, 1) <= 0.05 < power.smallest_gain(about, rows - 1, 1)
-    repeats = power.repeats_needed(about, 0.1, 200)
-    assert repeats > 1
-    assert power.smallest_gain(about, 200, repeats) <= 0.1 < power.smallest_gain(about, 200, repeats - 1)
+    rows = power.rows_needed(about, 0.05)
+    assert power.smallest_gain(about, rows) <= 0.05 < power.smallest_gain(about, rows - 1)
 
 
 def test_rows_that_the_bet_needs_show_the_gain_as_often_as_stated():
     """Graded scores; the benchmark `certificate` has more of them."""
     about, draw, runs = noise.Noise(40, 2, within=0.0, between=0.04), random.Random(3), 60
-    rows = power.rows_needed(about, 0.1, 1, exact=False)
-    deviation = power.variance_of_difference(about, 0.1, 1) ** 0.5
+    rows = power.rows_needed(about, 0.1, exact=False)
+    deviation = power.variance_of_difference(about, 0.1) ** 0.5
     tests = (
         bounded_mean.mean_test([max(-1.0, min(draw.gauss(0.1, deviation), 1.0)) for _ in range(rows)], 1.0, 0.05)
         for _ in range(runs)
@@ -59,5 +53,5 @@ def test_rows_that_the_bet_needs_show_the_gain_as_often_as_stated():
 
 def test_five_discordant_rows_can_show_nothing_and_six_can():
     perfect = noise.Noise(6, 2, within=0.0, between=0.0)
-    assert power.smallest_gain(perfect, 6, 1) < 1.0 < power.smallest_gain(perfect, 5, 1)
-    assert math.isinf(power.smallest_gain(perfect, 2, 1))
+    assert power.smallest_gain(perfect, 6) < 1.0 < power.smallest_gain(perfect, 5)
+    assert math.isinf(power.smallest_gain(perfect, 2))
