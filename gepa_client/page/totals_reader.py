@@ -4,7 +4,7 @@ import time
 
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.journal.entries import SEARCH, Entry
-from gepa_client.journal.requests import evaluate_key, evaluated_of
+from gepa_client.journal.requests import evaluated_of
 from gepa_client.journal.run_events import FailureGroup
 from gepa_client.journal.store import Store
 from gepa_client.page.decision_reader import DecisionReader
@@ -78,12 +78,9 @@ class TotalsReader:
         about = evaluated_of(entry.about)
         if about is None:
             return
-        digest = self._decisions.digests.get(about.candidate)
-        for place in self._rows.places.get(about.quoted_id, ()):
-            key = evaluate_key(digest or "", self._rows.digest(place), self._rows.val[place].id, about.traced)
-            if digest is None or key.digest == entry.digest:
-                cells.setdefault(about.candidate, []).append(place)
-                break
+        place = self._rows.place_of(entry.digest, about, self._decisions.digests.get(about.candidate))
+        if place is not None:
+            cells.setdefault(about.candidate, []).append(place)
 
 
 def _words(group: FailureGroup) -> str:
