@@ -54,11 +54,9 @@ class TotalsReader:
 
     def _add_failures(self) -> None:
         cells: dict[str, list[int]] = {}
-        numbers: list[int] = []
 
         def add(entry: Entry) -> None:
             if entry.part == SEARCH:
-                numbers.append(entry.number)
                 self._add_failed_cell(cells, entry)
 
         failed = failed_examples(self._store, self._id, add)
@@ -69,7 +67,6 @@ class TotalsReader:
                 groups=failed.groups,
                 words=list(map(_words, failed.groups)),
                 cells=cells,
-                first=min(numbers, default=None),
             )
             self._log.add(self.failures)
 

@@ -182,7 +182,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     evaluated: 900,
     cells: {},
     words: [text("words", "7 examples; on 2 rows: val ticket-3, ...; by candidates: 0 (4 times), 3 (3 times)")],
-    first: 41,
     groups: [
       {
         type: text("type", "KeyError"),
