@@ -2,7 +2,7 @@
 
 from evolverpc_common.display_text import counted, one_line
 from gepa_client.journal import run_events as events
-from gepa_client.report.event_words import EventText, clock, dropped_text, fleet_line, rejected_text
+from gepa_client.report.event_words import EventText, clock, fleet_line, rejected_text
 from gepa_client.run.run_view import RunView
 
 SHORTEST_WAIT_S = 1.0
@@ -85,7 +85,9 @@ def pool_text(view: RunView) -> str:
         parts.append(f"{counted(len(view.skipped), 'iteration')} without a proposal")
     if view.failures:
         parts.append(f"{len(view.failures)} failed")
-    return " · ".join(filter(None, (*parts, dropped_text(view))))
+    if view.unusable.dropped:
+        parts.append(f"{view.unusable.dropped} dropped")
+    return " · ".join(filter(None, parts))
 
 
 def changes_text(view: RunView) -> str:
