@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import orjson
-
 from evolverpc_common.display_text import counted
 from gepa_client.analysis.proposals import (
     ROWS_SHOWN,
@@ -21,10 +19,8 @@ from gepa_client.evolution.names import candidate_name
 from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.history import (
     Results,
-    entries,
     evaluation_numbers,
     results,
-    score_of,
     selection_name,
     selection_rows,
 )
@@ -89,9 +85,8 @@ class Explanation:
     """A run explained, without markup; `best`: a candidate's index, 0 if none is better than the seed.
 
     `overall`: the best candidate against the seed, None if it is the seed. `steps`: the changes on the way from the
-    seed to it, oldest first; `steps_omitted`: earlier ones that are left out. `test`: seed and best over the test rows,
-    None if they were not scored there. `others`: where the proposals begin that are on no step, the last ones, oldest
-    first.
+    seed to it, oldest first; `steps_omitted`: earlier ones that are left out. `others`: where the proposals begin that
+    are on no step, the last ones, oldest first.
     `proposed`, `kept`: how many proposals reflection made, and how many became candidates.
     """
 
@@ -99,7 +94,6 @@ class Explanation:
     overall: Change | None
     steps: tuple[Change, ...]
     steps_omitted: int
-    test: PairedScores | None
     others: tuple[int, ...]
     proposed: int
     kept: int
@@ -127,7 +121,6 @@ def explain(store: Store, run: StoredRun, until: int | None = None) -> Explanati
         overall=changes[0] if changes else None,
         steps=tuple(steps),
         steps_omitted=len(way) - len(shown),
-        test=_test_scores(store, run, best) if until is None else None,
         others=tuple(others[-OTHERS_SHOWN:]),
         proposed=len(history.numbers),
         kept=sum(index is not None for index in history.numbers.values()),
@@ -267,18 +260,3 @@ def _both(
     recorded: Results[RowResult], before: CandidateRecord, after: CandidateRecord, row_id: int
 ) -> tuple[RowResult | None, RowResult | None]:
     return recorded.get((before.index, row_id)), recorded.get((after.index, row_id))
-
-
-def _test_scores(store: Store, run: StoredRun, best: CandidateRecord) -> PairedScores | None:
-    """Return seed and best over the test rows; None unless both were scored on all of them."""
-    failure_score = float(run.config.get("failure_score") or 0.0)
-
-    def scores(index: int) -> dict[int, float]:
-        found = entries(store, run.id, f"test-{index}")
-        return {entry.number: score_of(orjson.loads(entry.answer), failure_score) for entry in found}
-
-    before = scores(0)
-    after = scores(best.index) if best.index else before
-    if not before or before.keys() != after.keys():
-        return None
-    return paired_scores([before[number] for number in sorted(before)], [after[number] for number in sorted(before)])

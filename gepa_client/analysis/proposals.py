@@ -76,16 +76,11 @@ class ComparedRow:
     split: str = "train"
 
 
-def by_hand_note(author: str) -> str:
-    """Return how `Recorded.why` begins for texts by hand."""
-    return f"proposed by hand ({author}), "
-
-
 def excerpt(value: Any, limit: int = VALUE_SHOWN) -> Excerpt | None:
     """Return the beginning of a JSON value as text: an object of plain values as `key: value` lines; None for null."""
     if value is None:
         return None
-    text = _as_text(value)
+    text = as_text(value)
     return Excerpt(text[:limit], max(0, len(text) - limit))
 
 
@@ -137,8 +132,8 @@ class Recorded:
         scores = None
         if self.evaluated is not None:
             scores = f"{self.begun.score:.4g} -> {self.evaluated.score:.4g} over {len(self.begun.rows)} rows"
-        by_hand = by_hand_note(self.made.by_hand) if self.made is not None and self.made.by_hand is not None else ""
-        return by_hand + self._why(scores)
+        author = self.made.by_hand if self.made is not None else None
+        return self._why(scores) if author is None else f"proposed by hand ({author}), {self._why(scores)}"
 
     def _why(self, scores: str | None) -> str:
         match self.decided:
@@ -288,7 +283,8 @@ def row_result(
     )
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """Return a JSON value as text: an object as `key: value` lines."""
     value = readable(value)
     if isinstance(value, str):
         return value

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from gepa_client.analysis.proposals import Outcome, Recorded, by_hand_note
+from gepa_client.analysis.proposals import Outcome, Recorded
 from gepa_client.journal.entries import CONTROL, SEARCH, SteeringRequest, StoredRun
 from gepa_client.journal.history import entries, entries_at, recorded_events
 from gepa_client.journal.run_events import Steered
@@ -62,8 +62,7 @@ def texts_outcomes(
     found = {}
     for entry in (each for each in entries if isinstance(each.action, Propose)):
         if (proposal := evaluated.get(entry.id)) is not None:
-            why = proposal.why.removeprefix(by_hand_note(entry.author))
-            found[entry.id] = TextsOutcome(proposal.outcome, proposal.candidate, why)
+            found[entry.id] = TextsOutcome(proposal.outcome, proposal.candidate, proposal.why)
         elif (author := withdrawn.get(entry.id)) is not None:
             found[entry.id] = TextsOutcome("withdrawn", None, f"withdrawn by {author} before it was evaluated")
         else:

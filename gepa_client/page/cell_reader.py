@@ -5,13 +5,13 @@ from typing import Any
 
 import orjson
 
-from gepa_client.analysis.proposals import Excerpt, row_result
+from gepa_client.analysis.proposals import Excerpt, as_text, row_result
 from gepa_client.journal.entries import EVALUATE, SEARCH, CandidateRecord
 from gepa_client.journal.history import RecordedRow, entries, entries_at, results, validation_rows
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
 from gepa_client.page.page_answers import Cell, StepShown
-from gepa_client.page.page_fact import NotThere, as_text, candidate_of, part_of, shown
+from gepa_client.page.page_fact import NotThere, candidate_of, part_of, shown
 
 STEPS_SENT = 500
 """Steps of one example, those within steps included."""

@@ -5,7 +5,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,17 +57,24 @@ def exported(store: Store, url: str, run_id: str, until: int | None = None) -> b
         events = [event for event in events if event["event"] not in later and (event.get("at") or 0) <= until]
     left_out: list[str] = []
     written = _bounded_events(events, found, left_out)
-    answers = _Answers(f"/api/runs/{quote(run_id, safe=SAFE)}")
+    answers: list[bytes] = []
+    omitted, room = 0, LARGEST_ANSWERS
+    api = f"/api/runs/{quote(run_id, safe=SAFE)}"
     for path, read in _wanted(store, run_id, found, events) if found is not None else ():
         with suppress(NotThere):
-            answers.add(path, read())
-    if answers.omitted:
-        left_out.append(f"{answers.omitted} prompts, results or texts for which there is no room")
+            member = to_json(api + path) + b":" + to_json(read())
+            if len(member) > room:
+                omitted += 1
+                continue
+            room -= len(member)
+            answers.append(member)
+    if omitted:
+        left_out.append(f"{omitted} prompts, results or texts for which there is no room")
     return _page(
         b'{"events":[%s],"answers":{%s},"left_out":%s,"command":%s}'
         % (
             b",".join(written),
-            b",".join(answers.written),
+            b",".join(answers),
             to_json(left_out),
             to_json(command("watch", run_id, store=named_store(url))),
         )
@@ -95,51 +101,25 @@ def _events(store: Store, url: str, run_id: str) -> list[Event]:
 
 
 def _bounded_events(events: list[Event], found: Explanation | None, left_out: list[str]) -> list[bytes]:
-    """Return the events as JSON; of too large ones the less important parts are left out, with a note each."""
+    """Return the events as JSON; if they are too large, the less important parts are left out, with a note."""
     on_way = {0, *(step.candidate for step in found.steps)} if found is not None else {0}
-
-    def without_results(event: Event) -> Event | None:
-        return None if event["event"] == "results" else event
-
-    def without_others(event: Event) -> Event:
-        if event["event"] != "candidate" or event["index"] in on_way:
-            return event
-        sizes = {name: len(sent["text"]) + sent["omitted"] for name, sent in event["texts"].items()}
-        return {**event, "texts": {name: {"text": "", "omitted": size} for name, size in sizes.items()}, "scores": []}
-
-    def without_diffs(event: Event) -> Event:
-        return {**event, "diff": None} if event["event"] == "mutation" else event
-
     written = [to_json(event) for event in events]
-    for what, reduced in (
-        ("the results of proposals that did not become candidates", without_results),
-        ("the texts of candidates that the best one does not come from, and their scores by row", without_others),
-        ("the differences of changes of code", without_diffs),
-    ):
-        if sum(map(len, written)) <= LARGEST_EVENTS:
-            break
-        events = [each for event in events if (each := reduced(event)) is not None]
-        written = [to_json(event) for event in events]
-        left_out.append(what)
-    return written
+    if sum(map(len, written)) <= LARGEST_EVENTS:
+        return written
+    left_out.append(
+        "the texts and scores of candidates that the best one does not come from, the results of proposals that did "
+        "not become candidates, and the differences of changes of code"
+    )
+    return [to_json(_reduced(event, on_way)) for event in events if event["event"] != "results"]
 
 
-@dataclass
-class _Answers:
-    """Answers of the server's interface as members of a JSON object, as long as there is room."""
-
-    api: str
-    written: list[bytes] = field(default_factory=list)
-    omitted: int = 0
-    _size: int = 0
-
-    def add(self, path: str, answer: object) -> None:
-        member = to_json(self.api + path) + b":" + to_json(answer)
-        if self._size + len(member) > LARGEST_ANSWERS:
-            self.omitted += 1
-            return
-        self._size += len(member)
-        self.written.append(member)
+def _reduced(event: Event, on_way: set[int]) -> Event:
+    if event["event"] == "mutation":
+        return {**event, "diff": None}
+    if event["event"] != "candidate" or event["index"] in on_way:
+        return event
+    sizes = {name: len(sent["text"]) + sent["omitted"] for name, sent in event["texts"].items()}
+    return {**event, "texts": {name: {"text": "", "omitted": size} for name, size in sizes.items()}, "scores": []}
 
 
 def _wanted(

@@ -9,7 +9,7 @@ from gepa_client.analysis.proposals import excerpt
 from gepa_client.journal.entries import EVALUATE, MUTATION, SEARCH, STOP, Entry
 from gepa_client.journal.history import entries_at
 from gepa_client.journal.mutation_entries import MutationEntry
-from gepa_client.journal.requests import EvaluatedExample, digest_of, evaluate_key, evaluated_of
+from gepa_client.journal.requests import EvaluatedExample, digest_of, evaluated_of
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
 from gepa_client.page.decision_reader import DecisionReader
@@ -88,14 +88,13 @@ class EntryReader:
             about = evaluated_of(entry.about)
             if about is None or about.candidate in self._decisions.digests or about.quoted_id not in self._rows.places:
                 continue
-            place: int | None = self._rows.places[about.quoted_id][0]
+            digest = None
             if about.quoted_id in self._rows.train_ids:
                 digest = self._decisions.proposed.get(about.candidate) or self._seed(about)
                 if digest is None:
                     self._waiting.append(entry)
                     continue
-                place = self._place(entry, about, digest)
-            if place is not None:
+            if (place := self._rows.place_of(entry.digest, about, digest)) is not None:
                 places[entry.number] = (about.candidate, place)
         numbers = sorted(places)
         for start in range(0, len(numbers), PAGE):
@@ -110,14 +109,6 @@ class EntryReader:
                 found.numbers.append(entry.number)
                 found.scores.append(orjson.loads(entry.answer).get("score"))
         return found
-
-    def _place(self, entry: Entry, about: EvaluatedExample, digest: str) -> int | None:
-        """Return the validation row that was evaluated with a candidate; None if it was a training row."""
-        for place in self._rows.places[about.quoted_id]:
-            key = evaluate_key(digest, self._rows.digest(place), self._rows.val[place].id, about.traced)
-            if key.digest == entry.digest:
-                return place
-        return None
 
     def _seed(self, about: EvaluatedExample) -> str | None:
         """Return the digest of the seed, which is evaluated before there is a pool; None if another one was."""

@@ -6,7 +6,7 @@ from typing import Any
 from evolverpc_common.display_text import one_line
 from gepa_client.journal.entries import START
 from gepa_client.journal.history import DISCOVERY, RecordedRow, discovery, row_counts, selection_rows
-from gepa_client.journal.requests import digest_of
+from gepa_client.journal.requests import EvaluatedExample, digest_of, evaluate_key
 from gepa_client.journal.store import Store
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.page_events import Rows
@@ -48,18 +48,28 @@ class InitialRows:
         """The language of the program's server; None before it is known."""
         return self.declared["server"]["language"] if self.declared is not None else None
 
-    def split_of(self, quoted_id: str) -> str:
-        """Return the split of a row; of both if two rows have this id, empty if none has."""
+    def place_of(self, request: str, about: EvaluatedExample, candidate: str | None) -> int | None:
+        """Return the place of the validation row that a request evaluated; None if it was a training row.
+
+        `candidate`: the digest of its texts; without it, the first row of this id is meant.
+        """
+        for place in self.places.get(about.quoted_id, ()):
+            row = self.val[place]
+            if candidate is None:
+                return place
+            if place not in self._digests:
+                self._digests[place] = digest_of(row.example)
+            if evaluate_key(candidate, self._digests[place], row.id, about.traced).digest == request:
+                return place
+        return None
+
+    def split_of(self, request: str, about: EvaluatedExample, candidate: str | None) -> str:
+        """Return the split of a row; of both if two rows have its id and the candidate is not known."""
         if self.val is self.train:
             return "train"
-        known = {"train": self.train_ids, "val": self.places}
-        return " or ".join(split for split, ids in known.items() if quoted_id in ids)
-
-    def digest(self, place: int) -> str:
-        """Return the digest of the example at a place of the validation rows."""
-        if place not in self._digests:
-            self._digests[place] = digest_of(self.val[place].example)
-        return self._digests[place]
+        if candidate is None and about.quoted_id in self.train_ids and about.quoted_id in self.places:
+            return "train or val"
+        return "train" if self.place_of(request, about, candidate) is None else "val"
 
     def read(self) -> None:
         """Read the rows if they have not been read."""

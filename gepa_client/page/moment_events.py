@@ -71,8 +71,7 @@ class FailureCounts(Part):
     """Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
 
     `words`: of each group, on which rows, with which candidates and messages. `cells`: places of the validation rows on
-    which a candidate failed, by the beginning of its digest. `first`: the place of the first failed example in the
-    journal; None if only test rows failed.
+    which a candidate failed, by the beginning of its digest.
     """
 
     event: Literal["failures"] = "failures"
@@ -81,7 +80,6 @@ class FailureCounts(Part):
     groups: list[FailureGroup]
     words: list[str]
     cells: dict[str, list[int]]
-    first: int | None = None
 
 
 class SummaryTable(Part):

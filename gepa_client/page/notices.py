@@ -146,17 +146,11 @@ class NoticeInput:
         score = run.settings.get("failure_score") or 0
         resumed = (
             f"resume the run: the {failures.failed:,} recorded failures count as {score:g} also after the fix, and "
-            "only examples without a result are evaluated"
+            "only examples without a result are evaluated; a new run, or a fork from before them, scores them again"
         )
         commands = [
             each.model_copy(update={"what": resumed}) if " resume " in each.command else each for each in run.commands
         ]
-        if failures.first is not None:
-            again = (
-                f"or score them again: this fork is a new run that begins with the {failures.first:,} entries recorded "
-                "before the first failure; it prints the command that starts it, and gets no certificate"
-            )
-            commands.insert(1, self._command("fork", again, "--at", str(failures.first)))
         return [fix], commands
 
 

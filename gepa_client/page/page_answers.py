@@ -8,10 +8,7 @@ from gepa_client.page.page_fact import Part
 
 
 class RunListed(Part):
-    """A run of the store. `best_texts`: by component.
-
-    `curve`: metric calls, and the best score from there on, up to the last call.
-    """
+    """A run of the store. `curve`: metric calls, and the best score from there on, up to the last call."""
 
     run_id: str
     name: str | None
@@ -25,7 +22,6 @@ class RunListed(Part):
     cost: str
     curve: list[tuple[int, float]]
     settings: dict[str, JsonValue]
-    best_texts: dict[str, Excerpt]
 
 
 class RunList(Part):

@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import orjson
 from pydantic import BaseModel, ConfigDict
 
-from evolverpc_common.exact_values import readable
-from gepa_client.analysis.proposals import Excerpt
+from gepa_client.analysis.proposals import Excerpt, as_text
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.store import Store
@@ -63,13 +61,3 @@ def candidate_of(store: Store, run_id: str, index: int) -> CandidateRecord:
 def shown(value: Any) -> Excerpt | None:
     """Return a value as text; None for null."""
     return None if value is None else sent_text(as_text(value))
-
-
-def as_text(value: Any) -> str:
-    """Return a JSON value as text."""
-    if isinstance(value, str):
-        return value
-    value = readable(value)
-    if isinstance(value, str):
-        return value
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()

@@ -153,9 +153,11 @@ class HeartbeatReader:
         about = evaluated_of(each["about"])
         if about is None:
             return LongInFlight(row=each["about"][:ABOUT_SENT], candidate="?", **known)
-        split = "test" if tests else self._rows.split_of(about.quoted_id)
-        index = self._decisions.indices.get(about.candidate, about.candidate)
-        return LongInFlight(row=f"{split} {about.quoted_id[1:-1]}".strip(), candidate=str(index), **known)
+        short, decisions = about.candidate, self._decisions
+        digest = decisions.digests.get(short) or decisions.proposed.get(short)
+        split = "test" if tests else self._rows.split_of(each["digest"], about, digest)
+        index = decisions.indices.get(short, short)
+        return LongInFlight(row=f"{split} {about.quoted_id[1:-1]}", candidate=str(index), **known)
 
 
 def steers(store: Store, run: StoredRun, proposals: RecordedProposals) -> Iterator[Steer]:

@@ -1,13 +1,11 @@
-"""The runs of a store with their curves and best texts, as the page compares them."""
+"""The runs of a store with their curves, as the page compares them."""
 
 from evolverpc_common.display_text import money
 from gepa_client.errors import JournalError
-from gepa_client.evolution.names import component_texts
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import Store
 from gepa_client.page.page_answers import RunList, RunListed
-from gepa_client.page.page_fact import sent_text
 
 RUNS_LISTED = 200
 
@@ -29,7 +27,6 @@ def _listed(store: Store, run: StoredRun) -> RunListed:
     calls = run.counters.get("metric_calls")
     if best and calls is not None and calls > best[-1][0]:
         best.append((calls, best[-1][1]))
-    texts = (run.best or {}).get("texts") or {}
     return RunListed(
         run_id=run.id,
         name=run.name,
@@ -46,5 +43,4 @@ def _listed(store: Store, run: StoredRun) -> RunListed:
         ),
         curve=best,
         settings=run.config,
-        best_texts={name: sent_text(each) for name, each in component_texts(dict(texts)).items()},
     )

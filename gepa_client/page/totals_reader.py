@@ -4,7 +4,7 @@ import time
 
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.journal.entries import SEARCH, Entry
-from gepa_client.journal.requests import evaluate_key, evaluated_of
+from gepa_client.journal.requests import evaluated_of
 from gepa_client.journal.run_events import FailureGroup
 from gepa_client.journal.store import Store
 from gepa_client.page.decision_reader import DecisionReader
@@ -54,11 +54,9 @@ class TotalsReader:
 
     def _add_failures(self) -> None:
         cells: dict[str, list[int]] = {}
-        numbers: list[int] = []
 
         def add(entry: Entry) -> None:
             if entry.part == SEARCH:
-                numbers.append(entry.number)
                 self._add_failed_cell(cells, entry)
 
         failed = failed_examples(self._store, self._id, add)
@@ -69,7 +67,6 @@ class TotalsReader:
                 groups=failed.groups,
                 words=list(map(_words, failed.groups)),
                 cells=cells,
-                first=min(numbers, default=None),
             )
             self._log.add(self.failures)
 
@@ -78,12 +75,9 @@ class TotalsReader:
         about = evaluated_of(entry.about)
         if about is None:
             return
-        digest = self._decisions.digests.get(about.candidate)
-        for place in self._rows.places.get(about.quoted_id, ()):
-            key = evaluate_key(digest or "", self._rows.digest(place), self._rows.val[place].id, about.traced)
-            if digest is None or key.digest == entry.digest:
-                cells.setdefault(about.candidate, []).append(place)
-                break
+        place = self._rows.place_of(entry.digest, about, self._decisions.digests.get(about.candidate))
+        if place is not None:
+            cells.setdefault(about.candidate, []).append(place)
 
 
 def _words(group: FailureGroup) -> str:

@@ -38,7 +38,7 @@ class EventText:
     """A line about an event, empty if none is shown. `lead`: its first words; `style`: theirs, or of all without them.
 
     Texts of servers and models are part of it as they are; `whole`: they may have several lines. `is_kept`: the
-    terminal prints it above the frame and keeps it there; the page lists it if it is a warning or recorded.
+    terminal prints it above the frame and keeps it there.
     """
 
     text: str = ""
@@ -280,12 +280,6 @@ def _unusable_summary(answers: events.UnusableAnswers) -> str | None:
     asked = f"{answers.asked_again:,} asked for once more, " if answers.asked_again else ""
     total = counted(sum(answers.reasons.values()), "answer")
     return f"{total} ({reasons}); {asked}{counted(answers.dropped, 'text')} dropped"
-
-
-def dropped_text(view: RunView) -> str:
-    """Return `2 dropped (truncated, monologue)`; empty if no text was."""
-    answers = view.unusable
-    return f"{answers.dropped} dropped ({', '.join(answers.reasons)})" if answers.dropped else ""
 
 
 def _unusable(event: events.UnusableAnswer) -> str:

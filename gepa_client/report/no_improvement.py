@@ -164,10 +164,6 @@ def _faults(view: RunView, proposals: int) -> Iterator[tuple[int, str]]:
             f"another {proposer}: {unchanged:,} of {counted(proposals, 'proposal')} had the texts of their parent, "
             "unchanged",
         )
-    texts = {event.candidate for event in view.rejected}
-    if len(view.rejected) >= SAME and len(texts) == 1 and None not in texts and not unchanged:
-        count = len(view.rejected)
-        yield count, f"another {proposer}: all {count:,} proposals that were not kept have the same texts"
     if perfect > proposals:
         yield perfect, f"training rows that the seed fails on: {perfect:,} of {iterations} had perfect scores already"
     if (dropped := view.unusable.dropped) > proposals:

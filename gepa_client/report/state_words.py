@@ -1,9 +1,8 @@
 """The present state of a run in words, which the frame of a terminal, that of a notebook, and plain lines show."""
 
 from evolverpc_common.display_text import counted, one_line
-from gepa_client.evolution.names import candidate_name
 from gepa_client.journal import run_events as events
-from gepa_client.report.event_words import EventText, clock, dropped_text, fleet_line, rejected_text
+from gepa_client.report.event_words import EventText, clock, fleet_line, rejected_text
 from gepa_client.run.run_view import RunView
 
 SHORTEST_WAIT_S = 1.0
@@ -25,21 +24,13 @@ def calls_text(view: RunView) -> str:
 
 
 def budget_note(view: RunView) -> str:
-    """Return ` of 1,500`, with the reason if more was used; empty without a budget.
+    """Return ` of 1,500`, and why more was used; empty without a budget.
 
     GEPA checks the budget between iterations, and finishes what has begun.
     """
-    budget, last = view.budget, view.candidates[-1] if view.candidates else None
-    if budget is None:
+    if view.budget is None:
         return ""
-    if view.metric_calls <= budget:
-        return f" of {budget:,}"
-    if view.finished is None or not view.finished.search_complete:
-        return f" of {budget:,} (an iteration that had begun counts too)"
-    begun = "the last iteration"
-    if last is not None and last.metric_calls > budget:
-        begun = f"the evaluation of {candidate_name(last.index)} on all rows"
-    return f" of {budget:,} ({begun} had begun and was finished)"
+    return f" of {view.budget:,}" + (" (what had begun was finished)" if view.metric_calls > view.budget else "")
 
 
 def pace_text(view: RunView) -> str:
@@ -94,7 +85,9 @@ def pool_text(view: RunView) -> str:
         parts.append(f"{counted(len(view.skipped), 'iteration')} without a proposal")
     if view.failures:
         parts.append(f"{len(view.failures)} failed")
-    return " · ".join(filter(None, (*parts, dropped_text(view))))
+    if view.unusable.dropped:
+        parts.append(f"{view.unusable.dropped} dropped")
+    return " · ".join(filter(None, parts))
 
 
 def changes_text(view: RunView) -> str:

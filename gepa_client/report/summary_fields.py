@@ -1,6 +1,5 @@
 """What a run came to, in words: its story, its facts and its tables."""
 
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,7 +8,6 @@ from typing import Any
 from evolverpc_common.display_text import counted, money, one_line, plain
 from gepa_client.analysis.explanation import Explanation, moved_rows
 from gepa_client.analysis.proposals import ComparedRow, Excerpt, Recorded
-from gepa_client.certificate.certificate_inputs import NoiseFound
 from gepa_client.certificate.leaks import Leaks
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import Spending
@@ -57,7 +55,7 @@ def story(view: RunView, explained: Explanation | None) -> list[str]:
     if view.certificate is not None:
         weakened = ", weakened by leaks" if view.certificate.leaks.any else ""
         sentences.append(f"Verdict of the certificate: {view.certificate.verdict}{weakened}.")
-    elif explained is not None:
+    elif explained is not None and headline is not None and not headline.of_test:
         sentences += _certainty(explained, view)
     sentences.append(_ending(view))
     if explained is not None:
@@ -75,7 +73,7 @@ def certificate_facts(view: RunView) -> list[tuple[str, str]]:
     found = view.certificate
     if found is None:
         return [("no certificate", view.no_certificate)] if view.no_certificate is not None else []
-    test, validation, noise, budget = found.test, found.validation, found.noise, found.budget
+    test, validation = found.test, found.validation
     times = "once" if test.repeats == 1 else f"{test.repeats} times"
     chosen = f"{validation.seed:.4g} -> {validation.best:.4g} on {counted(validation.rows, 'row')}"
     if validation.estimate is not None:
@@ -93,13 +91,11 @@ def certificate_facts(view: RunView) -> list[tuple[str, str]]:
     return [
         ("verdict", found.statement),
         (
-            "test",
+            "test scores",
             f"each of {counted(test.rows, 'row')} was scored {times}: {test.repeats_reason}; for scores from "
             f"{test.score_range[0]:g} to {test.score_range[1]:g}: {test.method}",
         ),
-        (view.selection, chosen),
-        ("noise", "not known" if noise is None else noise_summary(noise)),
-        ("took", f"{budget.evaluations:,} results of the search and {budget.test_evaluations:,} of the test"),
+        (f"{view.selection} scores", chosen),
         ("copied rows", leak_summary(found.leaks)),
         ("committed to", found.digests.test_rows),
     ]
@@ -108,14 +104,6 @@ def certificate_facts(view: RunView) -> list[tuple[str, str]]:
 def perfect_score(view: RunView) -> float:
     """Return the highest score, as far as the settings state it."""
     return setting_of(view, "perfect_score", 1.0)
-
-
-def noise_summary(noise: NoiseFound) -> str:
-    """Return the standard deviations of scores."""
-    return (
-        f"{counted(noise.rows, 'evaluation')} were repeated: standard deviation {math.sqrt(noise.within):.3g} of one "
-        f"row again, {math.sqrt(noise.between):.3g} between rows"
-    )
 
 
 def leak_summary(leaks: Leaks) -> str:
@@ -148,15 +136,11 @@ def _certainty(explained: Explanation, view: RunView) -> list[str]:
         return []
     of_search = "" if view.whole_validation() is None else " of the search"
     paired, rows = explained.overall.scores, f"the {view.selection} rows{of_search}"
-    if explained.test is not None:
-        paired, rows = explained.test, "the test rows"
     certain = "is unlikely to be chance" if paired.p < SIGNIFICANT else "may be chance"
     moved = (
         f"{moved_rows(paired)} with the best candidate: that {certain} (sign test over {rows}, "
         f"p {'below 0.001' if paired.p < 0.001 else f'= {paired.p:.3f}'})."
     )
-    if explained.test is not None:
-        return [moved]
     learnt = ", and it was made from their results" if view.training_only else ""
     lower = "so new rows may score lower; a test set shows by how much."
     return [

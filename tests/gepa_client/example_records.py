@@ -79,5 +79,5 @@ def explanation(record: RunView, text: str = "a value") -> Explanation:
     return Explanation(
         best=best.index, overall=change(best.index, 0),
         steps=tuple(change(found.index, found.parents[-1]) for found in record.candidates[1:]), steps_omitted=0,
-        test=None, others=(15,), proposed=9, kept=2,
+        others=(15,), proposed=9, kept=2,
     )  # fmt: skip

@@ -1,8 +1,7 @@
 /** What the page knows: the run it shows, its events so far, and how it stands with the server. */
 
-import { eventsOf, follow, openSession, type Status, showRun } from "./connection";
+import { eventsOf, type Followed, follow, openSession, type Status, showRun } from "./connection";
 import type { Embedded } from "./embedded";
-import type { PageEvent } from "./generated/events";
 import { Observed } from "./observed";
 import { EMPTY, reduce, type State } from "./state/reduce";
 
@@ -12,11 +11,29 @@ export interface Known {
   readonly status: Status;
 }
 
-export class Store extends Observed<Known> {
-  private leave = () => {};
+/** The events of what is followed, one after the other. */
+export class EventStore extends Observed<Known> {
+  leave = () => {};
 
-  constructor(data: Embedded | null) {
+  constructor() {
     super({ run: null, state: EMPTY, status: { kind: "connecting" } });
+  }
+
+  follow(followed: Followed, run: string | null = null): void {
+    this.leave();
+    this.set({ run, state: EMPTY, status: { kind: "connecting" } });
+    this.leave = follow(followed, {
+      events: (events) => this.set({ state: reduce(this.known.state, events) }),
+      reset: () => this.set({ state: EMPTY }),
+      status: (status) => this.set({ status }),
+    });
+  }
+}
+
+/** The events of a run of the store whose page this is, or those inside the page. */
+export class Store extends EventStore {
+  constructor(data: Embedded | null) {
+    super();
     if (data === null) void this.connect();
     else {
       const state = reduce(EMPTY, data.events);
@@ -26,14 +43,8 @@ export class Store extends Observed<Known> {
 
   /** Show another run of the store. */
   show(run: string): void {
-    this.leave();
     showRun(run);
-    this.set({ run, state: EMPTY, status: { kind: "connecting" } });
-    this.leave = follow(eventsOf(run), {
-      events: (events: readonly PageEvent[]) => this.set({ state: reduce(this.known.state, events) }),
-      reset: () => this.set({ state: EMPTY }),
-      status: (status) => this.set({ status }),
-    });
+    this.follow(eventsOf(run), run);
   }
 
   private async connect(): Promise<void> {

@@ -56,7 +56,7 @@ const SHOWN: Record<string, string> = {
   text: "red",
   origins: "red",
   reflection: "rules",
-  runs: "red blue",
+  runs: "best score",
 };
 
 if (!hasCommands)

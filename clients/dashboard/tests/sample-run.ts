@@ -182,7 +182,6 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     evaluated: 900,
     cells: {},
     words: [text("words", "7 examples; on 2 rows: val ticket-3, ...; by candidates: 0 (4 times), 3 (3 times)")],
-    first: 41,
     groups: [
       {
         type: text("type", "KeyError"),
@@ -327,7 +326,7 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     }
   }
   answers[`${api}/explanation`] = explanation(size - 1, sent, text);
-  answers["/api/runs"] = { runs: [0, 1, 2].map((at) => runSummary(at, sent, text)) };
+  answers["/api/runs"] = { runs: [0, 1, 2].map((at) => runSummary(at, text)) };
   return { events: events as unknown as PageEvent[], answers };
 }
 
@@ -420,7 +419,7 @@ function proposalAnswer(sent: Sent, text: Text) {
   };
 }
 
-function runSummary(at: number, sent: Sent, text: Text) {
+function runSummary(at: number, text: Text) {
   return {
     run_id: at === 0 ? RUN : `run-${at}`,
     name: at === 2 ? null : text("name", `tickets ${at}`),
@@ -438,6 +437,5 @@ function runSummary(at: number, sent: Sent, text: Text) {
       [900, 0.6 + at / 10],
     ],
     settings: { minibatch_size: 3 + at, seed: 0, model: text("setting", "openai/gpt-5") },
-    best_texts: { [text("component", "instructions")]: sent("text", "Classify the ticket.") },
   };
 }

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from evolverpc_common.display_text import command, counted, duration, seconds_since
+from evolverpc_common.display_text import command, counted, duration, one_line, seconds_since
 from gepa_client.analysis.explanation import explain, explain_candidate
 from gepa_client.analysis.failed_examples import ROWS_LISTED, failed_examples
 from gepa_client.analysis.mutation_outcomes import code_history
@@ -227,21 +227,13 @@ def _journal(store: Store, run: StoredRun) -> str:
 
 
 def _settings(config: Mapping[str, Any], *, full: bool) -> str:
-    """Return the settings that differ from their defaults."""
-    changed = fields.changed_settings(config)
-    return _flat({name: value for name, value in changed.items() if name not in ELSEWHERE}, full=full)
-
-
-def _flat(values: Mapping[str, Any], *, full: bool) -> str:
-    """Return `seed 3, module_selector all`, on one line."""
-    return ", ".join(f"{name} {_value(value, full=full)}" for name, value in values.items())
-
-
-def _value(value: Any, *, full: bool) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if full:
-        return text
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+    """Return the settings that differ from their defaults: `seed 3, module_selector all`. `full`: no value is cut."""
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in fields.changed_settings(config).items()
+        if name not in ELSEWHERE
+    }
+    return ", ".join(f"{name} {text if full else one_line(text, SHOWN)}" for name, text in texts.items())
 
 
 def _show_failures(console: Console, run_id: str, failed: FailedExamples | None, *, full: bool) -> None:

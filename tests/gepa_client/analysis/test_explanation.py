@@ -79,7 +79,7 @@ def test_each_step_has_its_minibatch_and_the_rows_that_it_moved(
     ]
     assert found.overall is not None
     assert (found.overall.against, group(found.overall, "Better").count) == (0, 12)
-    assert found.test == paired_scores([0.0] * 12, [1.0] * 12)
+    assert found.overall.scores == paired_scores([0.0] * 12, [1.0] * 12)
     assert (found.proposed, found.kept) == (len(found.steps) + len(found.others), found.best)
 
 

@@ -53,7 +53,7 @@ def failures(status: Any, count: int) -> FailureCounts:
         "candidates": {},
     }
     shown = FailureGroup(**group, message="'team'", traceback=TRACEBACK, row="val 7", candidate="2")
-    return FailureCounts(failed=count, evaluated=900, groups=[shown], words=[""], cells={}, first=41)
+    return FailureCounts(failed=count, evaluated=900, groups=[shown], words=[""], cells={})
 
 
 def situation(found: FailureCounts | None = None, *, seed_failed: bool = False, **changed: Any) -> NoticeInput:
@@ -121,9 +121,8 @@ def test_a_stopped_run_states_why_and_what_recorded_failures_count_as_if_the_pro
     assert (calm.title, calm.text) == ("The run is paused", ["26 of the last 50 examples failed"])
     failed = one(situation(failures("program_error", 7), **stopped))
     assert "7 of 900 examples failed, first with KeyError: 'team' in /a/c.py, line 8" in failed.text[1]
-    resume, fork = failed.commands
+    [resume] = failed.commands
     assert "7 recorded failures count as 0 also after the fix" in resume.what
-    assert "--at 41" in fork.command and "begins with the 41 entries" in fork.what
     again = one(situation(failures("program_error", 7), seed_failed=True, **stopped))
     assert "start a new run: the seed failed" in again.text[2]
     lost = one(situation(lost=True))

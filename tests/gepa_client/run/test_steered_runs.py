@@ -14,7 +14,7 @@ from gepa_client.journal.store import open_store
 from gepa_client.page.proposal_answers import proposals
 from gepa_client.steering.request_queue import request
 from tests.gepa_client.conftest import Cli, Serve
-from tests.gepa_client.exported_page import page_text
+from tests.gepa_client.exported_page import page_data, page_text
 from tests.gepa_client.stored_run import Made, put
 from tests.gepa_client.word_program import Script, rows
 
@@ -45,10 +45,10 @@ def test_texts_by_hand_are_evaluated_as_any_proposal_and_the_run_states_whose_th
     shown = json.loads(cli("show", run, "--json").stdout)
     assert shown["config"]["max_metric_calls"] == 90
     assert [(each["number"], each["action"]["kind"]) for each in shown["steered"]] == [(12, "propose"), (13, "budget")]
-    step = shown["explanation"]["steps"][0]["reason"]
-    assert step["by_hand"] == shown["steered"][0]["author"]
-    assert step["why"].startswith(f"proposed by hand ({step['by_hand']}), better on its minibatch")
     folder = Path(ended.event("summary")["output"])
+    whys = [event["why"] for event in page_data(folder / "report.html")["events"] if event["event"] == "proposal"]
+    author = shown["steered"][0]["author"]
+    assert whys[0].startswith(f"proposed by hand ({author}), better on its minibatch")
     certificate = json.loads((folder / "certificate.json").read_text())
     assert certificate["by_hand"] == {"requests": 2, "texts": 1, "best_has_them": True}
     assert "the run was steered by 2 requests of users, and the best candidate has" in certificate["statement"]

@@ -13,9 +13,7 @@ export interface RunList {
   runs: RunListed[];
 }
 /**
- * A run of the store. `best_texts`: by component.
- *
- * `curve`: metric calls, and the best score from there on, up to the last call.
+ * A run of the store. `curve`: metric calls, and the best score from there on, up to the last call.
  */
 export interface RunListed {
   run_id: string;
@@ -32,16 +30,6 @@ export interface RunListed {
   settings: {
     [k: string]: JsonValue;
   };
-  best_texts: {
-    [k: string]: Excerpt;
-  };
-}
-/**
- * The beginning of a text, or of a JSON value as text. `omitted`: characters that are left out.
- */
-export interface Excerpt {
-  text: string;
-  omitted: number;
 }
 /**
  * A candidate on a validation row. `no_steps`: why there are none. `seconds`, tokens, cost: of the attempt.
@@ -57,6 +45,13 @@ export interface Cell {
   cost_usd: number | null;
   steps: StepShown[];
   no_steps: string | null;
+}
+/**
+ * The beginning of a text, or of a JSON value as text. `omitted`: characters that are left out.
+ */
+export interface Excerpt {
+  text: string;
+  omitted: number;
 }
 /**
  * The result of a candidate on a row. `score`: the failure score if the program failed. `log`: what it wrote.
@@ -144,9 +139,8 @@ export interface TextsCompared {
  * A run explained, without markup; `best`: a candidate's index, 0 if none is better than the seed.
  *
  * `overall`: the best candidate against the seed, None if it is the seed. `steps`: the changes on the way from the
- * seed to it, oldest first; `steps_omitted`: earlier ones that are left out. `test`: seed and best over the test rows,
- * None if they were not scored there. `others`: where the proposals begin that are on no step, the last ones, oldest
- * first.
+ * seed to it, oldest first; `steps_omitted`: earlier ones that are left out. `others`: where the proposals begin that
+ * are on no step, the last ones, oldest first.
  * `proposed`, `kept`: how many proposals reflection made, and how many became candidates.
  */
 export interface Explanation {
@@ -154,7 +148,6 @@ export interface Explanation {
   overall: Change | null;
   steps: Change[];
   steps_omitted: number;
-  test: PairedScores | null;
   others: number[];
   proposed: number;
   kept: number;

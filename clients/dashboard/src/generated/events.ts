@@ -240,8 +240,7 @@ export interface Steer {
  * Examples that failed in the program: `failed` of `evaluated`, by type, the most frequent first.
  *
  * `words`: of each group, on which rows, with which candidates and messages. `cells`: places of the validation rows on
- * which a candidate failed, by the beginning of its digest. `first`: the place of the first failed example in the
- * journal; None if only test rows failed.
+ * which a candidate failed, by the beginning of its digest.
  */
 export interface FailureCounts {
   event: "failures";
@@ -252,7 +251,6 @@ export interface FailureCounts {
   cells: {
     [k: string]: number[];
   };
-  first: number | null;
 }
 /**
  * Failed examples of one type. `type`: the exception's; `status`: `program_error` or `timeout`.

@@ -1,4 +1,4 @@
-/** The points of the plot of progress: candidates, the best score so far, and proposals that were not kept. */
+/** The points of the plot of progress: candidates, the best score so far, and over metric calls the other proposals. */
 
 import type { Proposal } from "../generated/events";
 import type { Candidate } from "./reduce";
@@ -36,13 +36,11 @@ export function progress(view: View, axis: Axis): Progress {
     const x = place(candidate, axis);
     if (x !== null) points.push({ x, candidate, best });
   }
-  const known = places(view.candidates, axis);
   const counts = view.metricCallCounts.map((fact) => [fact.at ?? 0, fact.metric_calls] as const);
   const marks: Mark[] = [];
   for (const proposal of view.proposals) {
-    if (proposal.outcome === "kept" || proposal.outcome === "pending") continue;
-    const at = proposal.decided ?? proposal.at;
-    const x = axis === "calls" && counts.length > 0 ? between(counts, at) : between(known, at);
+    if (proposal.outcome === "kept" || proposal.outcome === "pending" || axis !== "calls") continue;
+    const x = between(counts, proposal.decided ?? proposal.at);
     if (x !== null) marks.push({ x, proposal });
   }
   return {
@@ -63,15 +61,6 @@ function place(candidate: Candidate, axis: Axis): number | null {
   if (axis === "cost") return candidate.cost_usd;
   const found = candidate.found === null ? Number.NaN : Date.parse(candidate.found) / 1000;
   return Number.isNaN(found) ? null : found;
-}
-
-function places(candidates: readonly Candidate[], axis: Axis): (readonly [number, number])[] {
-  return candidates
-    .flatMap((candidate) => {
-      const x = place(candidate, axis);
-      return x === null ? [] : [[candidate.at, x] as const];
-    })
-    .sort(([a], [b]) => a - b);
 }
 
 /** The value at a place of the journal, by a straight line between the known ones; null if none is known. */

@@ -33,8 +33,8 @@ export function ProgressView({ view }: ViewProps) {
   return (
     <>
       <p class="about">
-        How the best score on the {selectingRow(view)}s rose with metric calls, time or money, and which proposals were
-        kept, were rejected or lost their race.
+        How the best score on the {selectingRow(view)}s rose with metric calls, time or money, and over metric calls
+        which proposals were rejected or lost their race.
       </p>
       <div class="row tools">
         <Choice legend="Over" options={AXES} value={axis} onChange={setAxis} />
@@ -97,7 +97,7 @@ function Plot({ view, found, axis }: { view: View; found: Progress; axis: Axis }
           </>
         )}
       </p>
-      <Legend marks={marks(estimate?.low != null)} />
+      <Legend marks={marks(axis === "calls", estimate?.low != null)} />
       {found.missing > 0 && <p class="quiet">{counted(found.missing, "candidate")} without a value on this axis.</p>}
     </figure>
   );
@@ -204,16 +204,20 @@ function mark(colour: string, lane: number) {
   return <path key={lane} d={`M8 ${4 * lane}V${4 * lane + 4}`} stroke={`var(--${colour})`} stroke-width="2" />;
 }
 
-function marks(withEstimate: boolean): Parameters<typeof Legend>[0]["marks"] {
+function marks(withProposals: boolean, withEstimate: boolean): Parameters<typeof Legend>[0]["marks"] {
   return [
     [<path key="best" d="M0 9H8V3H16" fill="none" stroke="var(--accent)" stroke-width="2" />, "best so far"],
     [<circle key="kept" cx="8" cy="6" r="3.5" fill="var(--good)" />, "kept candidate"],
-    [mark("bad", 0), "rejected"],
-    [mark("ink", 1), "lost its race"],
-    [mark("quiet", 2), "no new text, or not decided"],
+    ...(withProposals ? NOT_KEPT : []),
     ...(withEstimate ? [ESTIMATE] : []),
   ];
 }
+
+const NOT_KEPT = [
+  [mark("bad", 0), "rejected"],
+  [mark("ink", 1), "lost its race"],
+  [mark("quiet", 2), "no new text, or not decided"],
+] as const;
 
 const ESTIMATE = [
   <path key="estimate" d="M8 1V11M5 1H11M5 11H11" stroke="var(--ink)" />,

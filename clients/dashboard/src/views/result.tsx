@@ -19,16 +19,6 @@ import { Details, Row } from "./reflection";
 import type { ViewProps } from "./run";
 import { Change, Texts } from "./text";
 
-/** What the certificate states besides its verdict: for readers who check it. */
-const DETAILS = new Map([
-  ["test", "scores of test rows"],
-  ["validation", "scores of validation rows"],
-  ["training", "scores of training rows"],
-  ["noise", "how much scores vary"],
-  ["took", "examples scored"],
-  ["committed to", "digest of the test rows"],
-]);
-
 /** Changes of code that are listed. */
 const REFUSED = 50;
 
@@ -78,19 +68,7 @@ function Story({ summary }: { summary: Summary }) {
       {summary.certificate.length > 0 && (
         <section class="panel">
           <h2>Is the gain real?</h2>
-          <Stated facts={summary.certificate.filter(({ label }) => !DETAILS.has(label))} />
-          {summary.certificate.some(({ label }) => DETAILS.has(label)) && (
-            <details>
-              <summary>How this was measured</summary>
-              <Facts
-                facts={summary.certificate.map(({ label, text }) => {
-                  const plain = DETAILS.get(label);
-                  return [plain, plain === undefined ? null : text];
-                })}
-                length={5_000}
-              />
-            </details>
-          )}
+          <Stated facts={summary.certificate} />
         </section>
       )}
     </>

@@ -5,10 +5,10 @@ import type uPlot from "uplot";
 import type { RunList, RunListed } from "../generated/answers";
 import { useLoaded } from "../loading";
 import { axisOf, Chart, steps } from "../parts/chart";
-import { count, counted, score, time } from "../parts/format";
+import { count, score, time } from "../parts/format";
 import { Shown } from "../parts/shown";
 import { type Column, Table } from "../parts/table";
-import { Block, Inline } from "../parts/text";
+import { Inline } from "../parts/text";
 import { useTheme } from "../parts/theme";
 import { open } from "../route";
 
@@ -27,9 +27,7 @@ export function RunsView({ current, onShow }: Props) {
   const [chosen, setChosen] = useState<readonly string[] | null>(null);
   return (
     <>
-      <p class="about">
-        All runs of the store, side by side: their curves, the settings that differ, their best texts.
-      </p>
+      <p class="about">All runs of the store, side by side: their curves, and the settings that differ.</p>
       <Shown loaded={answer}>
         {({ runs }) => {
           const others = runs.map(({ run_id }) => run_id).filter((id) => id !== current);
@@ -50,7 +48,6 @@ export function RunsView({ current, onShow }: Props) {
               />
               {compared.length > 0 && <Curves runs={compared} />}
               {compared.length > 1 && <Settings runs={compared} />}
-              {compared.length > 0 && <BestTexts runs={compared} />}
             </>
           );
         }}
@@ -193,38 +190,6 @@ function Settings({ runs }: { runs: readonly RunListed[] }) {
           ]}
         />
       )}
-    </section>
-  );
-}
-
-function BestTexts({ runs }: { runs: readonly RunListed[] }) {
-  const components = [...new Set(runs.flatMap(({ best_texts }) => Object.keys(best_texts)))];
-  return (
-    <section class="panel">
-      <h2>Best texts</h2>
-      {components.map((component) => (
-        <div key={component}>
-          <Inline as="h3" text={component} length={80} />
-          <div class="pair">
-            {runs.map((run) => {
-              const text = run.best_texts[component];
-              return (
-                <div key={run.run_id}>
-                  <p class="quiet">
-                    <Inline text={nameOf(run)} length={80} />, {score(run.best_score)},{" "}
-                    {counted(run.candidates, "candidate")}
-                  </p>
-                  {text === undefined ? (
-                    <p class="quiet">No such component.</p>
-                  ) : (
-                    <Block text={text.text} omitted={text.omitted} label={`${component} of ${nameOf(run)}`} />
-                  )}
-                </div>
-              );
-            })}
-          </div>
-        </div>
-      ))}
     </section>
   );
 }

@@ -1,7 +1,7 @@
 /** One job: its state, what may be asked of it, and the views of its run as the page of a single run has them. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { Status } from "../../connection";
+import type { Followed, Status } from "../../connection";
 import { useLoaded } from "../../loading";
 import { useKnown } from "../../observed";
 import { Badge } from "../../parts/badge";
@@ -11,15 +11,16 @@ import { Loading, Shown } from "../../parts/shown";
 import { Tabs } from "../../parts/tabs";
 import { Inline } from "../../parts/text";
 import { Travel } from "../../parts/travel";
+import { SIGNED_OUT } from "../../request";
 import { href, NAMES, type Place, routeOf, VIEWS } from "../../route";
 import { LIVE, viewAt } from "../../state/view";
+import { EventStore } from "../../store";
 import { RunView } from "../../views/run";
-import { JobStore } from "../job-store";
 import { JobControls } from "../parts/job-controls";
 import { JobFailure } from "../parts/job-failure";
 import { jobName } from "../parts/names";
 import { viewAddress } from "../place";
-import type { Job } from "../schema";
+import type { Job, Schema } from "../schema";
 import { LogView } from "./log";
 
 const TABS: readonly (readonly [string, string])[] = [
@@ -29,9 +30,16 @@ const TABS: readonly (readonly [string, string])[] = [
 const EVERY_MS = 15_000;
 
 export function JobPage({ id, place }: { id: string; place: Place }) {
-  const store = useMemo(() => new JobStore(id), [id]);
-  useEffect(() => store.leave, [store]);
-  const { state, job: event, status } = useKnown(store);
+  const store = useMemo(() => new EventStore(), []);
+  useEffect(() => {
+    store.follow(eventsOfJob(id));
+    return () => store.leave();
+  }, [store, id]);
+  const { state, status } = useKnown(store);
+  const event = (state.latest as { job?: Schema<"JobEvent"> }).job ?? null;
+  useEffect(() => {
+    if (status.kind === "refused") dispatchEvent(new Event(SIGNED_OUT));
+  }, [status.kind]);
   const loaded = useLoaded<Job>(`/job/${encodeURIComponent(id)}`, { everyMs: EVERY_MS });
   const [at, setAt] = useState(LIVE);
   const view = useMemo(() => viewAt(state, at), [state, at]);
@@ -96,6 +104,16 @@ export function JobPage({ id, place }: { id: string; place: Place }) {
       }}
     </Shown>
   );
+}
+
+/** The events of a job are its own state, beside those of its run. */
+function eventsOfJob(id: string): Followed {
+  const path = `/job/${encodeURIComponent(id)}`;
+  return {
+    events: (last) => `${path}/stream${last ? `?after=${encodeURIComponent(last)}` : ""}`,
+    status: path,
+    refused: "You are signed out.",
+  };
 }
 
 const NOT_LOADING: readonly Status["kind"][] = ["ended", "refused", "deleted"];
