@@ -213,33 +213,24 @@ class ChildProcess(ABC):
 
     def write(self, data: bytes) -> None:
         """Send bytes, buffering what the pipe does not accept yet."""
-        if self._pipes.stdin not in self._open:
-            return
-        if not self._unsent:
-            try:
-                data = data[os.write(self._pipes.stdin, data) :]
-            except BlockingIOError:
-                pass
-            except OSError:  # it reads no more: its exit is about to be noticed
-                return
-            if not data:
-                return
-            self._loop.add_writer(self._pipes.stdin, self._write_more)
-        self._unsent += data
+        if self._pipes.stdin in self._open:
+            self._unsent += data
+            self._write_more()
 
     def _write_more(self) -> None:
         try:
             sent = os.write(self._pipes.stdin, memoryview(self._unsent)[:_CHUNK])
         except BlockingIOError:
+            sent = 0
+        except OSError:  # it reads no more: its exit is about to be noticed
+            sent = len(self._unsent)
+        del self._unsent[:sent]
+        if self._unsent:
+            self._loop.add_writer(self._pipes.stdin, self._write_more)
             return
-        except OSError:
-            self._unsent.clear()
-        else:
-            del self._unsent[:sent]
-        if not self._unsent:
-            self._loop.remove_writer(self._pipes.stdin)
-            if self._ends_input:
-                self._close(self._pipes.stdin)
+        self._loop.remove_writer(self._pipes.stdin)
+        if self._ends_input:
+            self._close(self._pipes.stdin)
 
     def end_input(self) -> None:
         """Close its stdin once all is sent, which asks it to exit."""
