@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -182,34 +181,35 @@ _LOG_CHUNK = 1 << 16
 _DRAIN_CHUNKS = 64
 
 
-class ChildProcess(ABC):
-    """A child and the server's ends of its pipes. Nothing here blocks: its output and its exit arrive as callbacks."""
+class ChildProcess:
+    """A child and the server's ends of its pipes. Nothing here blocks: its output and its exit arrive as callbacks.
 
-    def __init__(self, child: Child, pipes: Pipes) -> None:
+    `on_output` gets what it wrote to stdout, empty once it has closed that, `on_log` what it wrote to stderr, likewise,
+    and `on_end` its end, after everything that it wrote.
+    """
+
+    def __init__(
+        self,
+        child: Child,
+        pipes: Pipes,
+        *,
+        on_output: Callable[[bytes], None],
+        on_log: Callable[[bytes], None],
+        on_end: Callable[[Exit], None],
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._child = child
         self._pipes = pipes
+        self._on_output, self._on_log, self._on_end = on_output, on_log, on_end
         self._unsent = bytearray()
         self._ends_input = False
         self._open = {pipes.stdin, pipes.stdout, pipes.stderr}
         self.alive = True
         """False as soon as its exit is known, before `exited` is set."""
         self.exited: asyncio.Future[Exit] = self._loop.create_future()
-        self._loop.add_reader(pipes.stdout, self._read, pipes.stdout, _CHUNK, self._take_output)
-        self._loop.add_reader(pipes.stderr, self._read, pipes.stderr, _LOG_CHUNK, self._take_log)
+        self._loop.add_reader(pipes.stdout, self._read, pipes.stdout, _CHUNK, on_output)
+        self._loop.add_reader(pipes.stderr, self._read, pipes.stderr, _LOG_CHUNK, on_log)
         child.watch(self._ended)
-
-    @abstractmethod
-    def _take_output(self, data: bytes) -> None:
-        """Take what it wrote to stdout; empty once it has closed that."""
-
-    @abstractmethod
-    def _take_log(self, data: bytes) -> None:
-        """Take what it wrote to stderr; likewise."""
-
-    @abstractmethod
-    def _take_end(self, status: Exit) -> None:
-        """Take its end, after everything that it wrote."""
 
     def write(self, data: bytes) -> None:
         """Send bytes, buffering what the pipe does not accept yet."""
@@ -252,7 +252,7 @@ class ChildProcess(ABC):
 
     def collect_output(self) -> None:
         """Take what it has written to stderr until now."""
-        self._drain(self._pipes.stderr, self._take_log)
+        self._drain(self._pipes.stderr, self._on_log)
 
     def _read(self, descriptor: int, size: int, take: Callable[[bytes], None]) -> bool:
         """Read one chunk; return False if there is none now."""
@@ -273,9 +273,9 @@ class ChildProcess(ABC):
     def _ended(self, status: Exit) -> None:
         self.alive = False
         # The pipes still hold what it wrote before its exit.
-        self._drain(self._pipes.stdout, self._take_output)
+        self._drain(self._pipes.stdout, self._on_output)
         self.collect_output()
-        self._take_end(status)
+        self._on_end(status)
         for descriptor in tuple(self._open):
             self._close(descriptor)
         if not self.exited.done():
