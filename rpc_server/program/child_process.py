@@ -98,14 +98,12 @@ class SpawnedChild:
         cwd: Path,
         env: Mapping[str, str],
         pass_fds: Sequence[int] = (),
-        jailed: bool = False,
     ) -> None:
-        """Start it, and close the child's ends of the pipes. `jailed`: its status is in shells' notation.
+        """Start it, and close the child's ends of the pipes.
 
         Raises:
             OSError: it cannot be started; all of the pipes are closed.
         """
-        self._jailed = jailed
         stdin, stdout, stderr = pipes.child_ends
         try:
             self._process = subprocess.Popen(  # noqa: S603  # starting the user's program is the purpose
@@ -147,7 +145,7 @@ class SpawnedChild:
             loop.remove_reader(descriptor)
             os.close(descriptor)
             _kill_group(self._process.pid)
-            on_exit(self._exit(self._process.wait()))
+            on_exit(_exit_of(self._process.wait()))
 
         loop.add_reader(descriptor, ended)
 
@@ -156,14 +154,14 @@ class SpawnedChild:
             status = self._process.wait()
             _kill_group(self._process.pid)
             if not loop.is_closed():
-                loop.call_soon_threadsafe(on_exit, self._exit(status))
+                loop.call_soon_threadsafe(on_exit, _exit_of(status))
 
         threading.Thread(target=wait, name="child-exit", daemon=True).start()
 
-    def _exit(self, status: int) -> Exit:
-        if self._jailed and status - 128 in list(signal.Signals):
-            return Exit(128 - status)
-        return Exit(status)
+
+def _exit_of(status: int) -> Exit:
+    """Return the exit with this status; 128 + signal is that of a jail or a shell whose command a signal killed."""
+    return Exit(128 - status if status - 128 in list(signal.Signals) else status)
 
 
 def _kill_group(pid: int) -> None:
