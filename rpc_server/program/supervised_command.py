@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,6 @@ class CommandOutcome:
     """How it ended: the command's exit status (128 + signal if that killed it), and why we ended it."""
 
     status: int
-    seconds: float
     out_of_time: bool = False
     too_much_output: bool = False
 
@@ -54,7 +52,6 @@ async def run_supervised(
     Raises:
         OSError: no process can be started; an unknown command has status 127, with a message on stderr.
     """
-    started = time.monotonic()
     if jail is not None:
         command = jail.wrap(command, folder=folder, environment=environment)
     arguments = (sys.executable, "-I", "-S", _REAPER, f"--owner={os.getpid()}", "--temporary", "--", *command)
@@ -89,7 +86,7 @@ async def run_supervised(
         status = -signal.SIGKILL
     # The reaper's status is the command's, unless the reaper itself was killed.
     status = status if status >= 0 else 128 - status
-    return CommandOutcome(status, time.monotonic() - started, out_of_time=not ended, too_much_output=left < 0)
+    return CommandOutcome(status, out_of_time=not ended, too_much_output=left < 0)
 
 
 async def run_command(
