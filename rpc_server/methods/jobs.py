@@ -2,33 +2,33 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
 
 import orjson
 
-from protocol import ApplyMutationParams, EvaluateParams, Example, JsonValue, Meta, Progress
-from protocol.errors import CallCancelled, TrajectoryExpired
+from protocol import EvaluateParams, Example, JsonValue, Meta, Progress
+from protocol.errors import CallCancelled
 from rpc_server.program.example_results import answer_too_large, without_output, written_by
 from rpc_server.program.process_output import report_output
 from rpc_server.program.program import Program, ResultDict, TrajectoryRefs
 from rpc_server.rpc import wire
 
-if TYPE_CHECKING:
-    from rpc_server.mutations.transaction import CodeMutations
-
 
 class CallJob(ABC):
-    """A checked unit of work that may start, of `total` examples, of which `left` have not ended."""
+    """A checked unit of work that may start, of `total` examples, of which `left` have not ended.
+
+    `message`: its present step, in a few words.
+    """
 
     def __init__(self, total: int = 1, *, left: int | None = None) -> None:
         self._total = total
         self.left = total if left is None else left
+        self.message: str | None = None
 
     @property
     def progress(self) -> Progress:
         """Its progress, in examples."""
-        return Progress(done=self._total - self.left, total=self._total)
+        return Progress(done=self._total - self.left, total=self._total, message=self.message)
 
     @property
     def finished_results(self) -> list[dict[str, JsonValue]] | None:
@@ -128,22 +128,16 @@ class EvaluateJob(CallJob):
         return {"results": [cancelled if result is None else result for result in self._results]}
 
 
-class ProgramCallJob(CallJob):
-    """Any other method that the program answers as a whole."""
+class MethodJob(CallJob):
+    """Any other method, which is answered as a whole by `work`; it gets the job, whose `message` it may set."""
 
-    def __init__(self, program: Program, refs: TrajectoryRefs, method: str, params: dict[str, Any]) -> None:
+    def __init__(self, work: Callable[[CallJob], Awaitable[JsonValue]]) -> None:
         super().__init__()
-        self._program = program
-        self._refs = refs
-        self._method = method
-        self._params = params
+        self._work = work
 
     async def run(self) -> JsonValue:
-        """Return the program's result; raises its errors."""
-        try:
-            answer = await self._program.call(self._method, self._params)
-        except TrajectoryExpired as error:
-            raise self._refs.expired(error) from None
+        """Return the answer; raises the errors of the work."""
+        answer = await self._work(self)
         self.left = 0
         return answer
 
@@ -207,27 +201,3 @@ def _merge_score(result: ResultDict, scored: ResultDict) -> ResultDict:
     elif log:
         scoring["log"] = log
     return {**scoring, "output": None, **kept}
-
-
-class MutationJob(CallJob):
-    """One `apply_mutation` call."""
-
-    def __init__(self, mutations: "CodeMutations", request: ApplyMutationParams) -> None:
-        super().__init__()
-        self._mutations = mutations
-        self._request = request
-        self._message = "waiting for its turn"
-
-    @property
-    def progress(self) -> Progress:
-        """Its current step."""
-        return super().progress.model_copy(update={"message": self._message})
-
-    async def run(self) -> JsonValue:
-        """Return the result as JSON."""
-        result = await self._mutations.apply(self._request, self._set_message)
-        self.left = 0
-        return result.model_dump(exclude_none=True)
-
-    def _set_message(self, message: str) -> None:
-        self._message = message

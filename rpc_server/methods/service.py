@@ -6,6 +6,7 @@ import binascii
 import hashlib
 import uuid
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
@@ -41,11 +42,11 @@ from protocol import (
     ServerInfo,
 )
 from protocol.code import added_to, commit_of
-from protocol.errors import LimitExceeded, UnknownCandidate
+from protocol.errors import LimitExceeded, TrajectoryExpired, UnknownCandidate
 from protocol.methods import CONTRACT_FILE, RpcDiscoverParams
 from rpc_server.methods.call_ledger import CallLedger
 from rpc_server.methods.dataset_rows import Datasets
-from rpc_server.methods.jobs import CallJob, EvaluateJob, MutationJob, ProgramCallJob, ScoreJob
+from rpc_server.methods.jobs import CallJob, EvaluateJob, MethodJob, ScoreJob
 from rpc_server.methods.trace_store import TraceStore
 from rpc_server.program.example_results import answer_too_large
 from rpc_server.program.open_program import changed_files
@@ -252,15 +253,29 @@ class Service:
         return self._call("finalize", params)
 
     def _apply_mutation(self, request: ApplyMutationParams, _params: dict[str, Any]) -> CallJob:
-        assert self._mutations is not None, "offered with the capability alone"  # noqa: S101  # see `table`
+        mutations = self._mutations
+        assert mutations is not None, "offered with the capability alone"  # noqa: S101  # see `table`
         self._check_candidate(request.candidate)
         if isinstance(request.mutation, Merge):
             self._check_candidate(request.mutation.other)
-        return MutationJob(self._mutations, request)
+
+        async def apply(job: CallJob) -> JsonValue:
+            job.message = "waiting for its turn"
+            result = await mutations.apply(request, partial(setattr, job, "message"))
+            return result.model_dump(exclude_none=True)
+
+        return MethodJob(apply)
 
     def _call(self, method: str, params: dict[str, Any]) -> CallJob:
         own = {name: value for name, value in params.items() if name != "_meta"}
-        return ProgramCallJob(self._program, self._refs, method, own)
+
+        async def call(_: CallJob) -> JsonValue:
+            try:
+                return await self._program.call(method, own)
+            except TrajectoryExpired as error:
+                raise self._refs.expired(error) from None
+
+        return MethodJob(call)
 
     def _filled(self, batch: list[Example], raw: list[JsonValue]) -> list[JsonValue]:
         filled = self._datasets.filled(batch)

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,14 +98,12 @@ class SpawnedChild:
         cwd: Path,
         env: Mapping[str, str],
         pass_fds: Sequence[int] = (),
-        jailed: bool = False,
     ) -> None:
-        """Start it, and close the child's ends of the pipes. `jailed`: its status is in shells' notation.
+        """Start it, and close the child's ends of the pipes.
 
         Raises:
             OSError: it cannot be started; all of the pipes are closed.
         """
-        self._jailed = jailed
         stdin, stdout, stderr = pipes.child_ends
         try:
             self._process = subprocess.Popen(  # noqa: S603  # starting the user's program is the purpose
@@ -148,7 +145,7 @@ class SpawnedChild:
             loop.remove_reader(descriptor)
             os.close(descriptor)
             _kill_group(self._process.pid)
-            on_exit(self._exit(self._process.wait()))
+            on_exit(_exit_of(self._process.wait()))
 
         loop.add_reader(descriptor, ended)
 
@@ -157,14 +154,14 @@ class SpawnedChild:
             status = self._process.wait()
             _kill_group(self._process.pid)
             if not loop.is_closed():
-                loop.call_soon_threadsafe(on_exit, self._exit(status))
+                loop.call_soon_threadsafe(on_exit, _exit_of(status))
 
         threading.Thread(target=wait, name="child-exit", daemon=True).start()
 
-    def _exit(self, status: int) -> Exit:
-        if self._jailed and status - 128 in list(signal.Signals):
-            return Exit(128 - status)
-        return Exit(status)
+
+def _exit_of(status: int) -> Exit:
+    """Return the exit with this status; 128 + signal is that of a jail or a shell whose command a signal killed."""
+    return Exit(128 - status if status - 128 in list(signal.Signals) else status)
 
 
 def _kill_group(pid: int) -> None:
@@ -182,64 +179,56 @@ _LOG_CHUNK = 1 << 16
 _DRAIN_CHUNKS = 64
 
 
-class ChildProcess(ABC):
-    """A child and the server's ends of its pipes. Nothing here blocks: its output and its exit arrive as callbacks."""
+class ChildProcess:
+    """A child and the server's ends of its pipes. Nothing here blocks: its output and its exit arrive as callbacks.
 
-    def __init__(self, child: Child, pipes: Pipes) -> None:
+    `on_output` gets what it wrote to stdout, empty once it has closed that, `on_log` what it wrote to stderr, likewise,
+    and `on_end` its end, after everything that it wrote.
+    """
+
+    def __init__(
+        self,
+        child: Child,
+        pipes: Pipes,
+        *,
+        on_output: Callable[[bytes], None],
+        on_log: Callable[[bytes], None],
+        on_end: Callable[[Exit], None],
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._child = child
         self._pipes = pipes
+        self._on_output, self._on_log, self._on_end = on_output, on_log, on_end
         self._unsent = bytearray()
         self._ends_input = False
         self._open = {pipes.stdin, pipes.stdout, pipes.stderr}
         self.alive = True
         """False as soon as its exit is known, before `exited` is set."""
         self.exited: asyncio.Future[Exit] = self._loop.create_future()
-        self._loop.add_reader(pipes.stdout, self._read, pipes.stdout, _CHUNK, self._take_output)
-        self._loop.add_reader(pipes.stderr, self._read, pipes.stderr, _LOG_CHUNK, self._take_log)
+        self._loop.add_reader(pipes.stdout, self._read, pipes.stdout, _CHUNK, on_output)
+        self._loop.add_reader(pipes.stderr, self._read, pipes.stderr, _LOG_CHUNK, on_log)
         child.watch(self._ended)
-
-    @abstractmethod
-    def _take_output(self, data: bytes) -> None:
-        """Take what it wrote to stdout; empty once it has closed that."""
-
-    @abstractmethod
-    def _take_log(self, data: bytes) -> None:
-        """Take what it wrote to stderr; likewise."""
-
-    @abstractmethod
-    def _take_end(self, status: Exit) -> None:
-        """Take its end, after everything that it wrote."""
 
     def write(self, data: bytes) -> None:
         """Send bytes, buffering what the pipe does not accept yet."""
-        if self._pipes.stdin not in self._open:
-            return
-        if not self._unsent:
-            try:
-                data = data[os.write(self._pipes.stdin, data) :]
-            except BlockingIOError:
-                pass
-            except OSError:  # it reads no more: its exit is about to be noticed
-                return
-            if not data:
-                return
-            self._loop.add_writer(self._pipes.stdin, self._write_more)
-        self._unsent += data
+        if self._pipes.stdin in self._open:
+            self._unsent += data
+            self._write_more()
 
     def _write_more(self) -> None:
         try:
             sent = os.write(self._pipes.stdin, memoryview(self._unsent)[:_CHUNK])
         except BlockingIOError:
+            sent = 0
+        except OSError:  # it reads no more: its exit is about to be noticed
+            sent = len(self._unsent)
+        del self._unsent[:sent]
+        if self._unsent:
+            self._loop.add_writer(self._pipes.stdin, self._write_more)
             return
-        except OSError:
-            self._unsent.clear()
-        else:
-            del self._unsent[:sent]
-        if not self._unsent:
-            self._loop.remove_writer(self._pipes.stdin)
-            if self._ends_input:
-                self._close(self._pipes.stdin)
+        self._loop.remove_writer(self._pipes.stdin)
+        if self._ends_input:
+            self._close(self._pipes.stdin)
 
     def end_input(self) -> None:
         """Close its stdin once all is sent, which asks it to exit."""
@@ -261,7 +250,7 @@ class ChildProcess(ABC):
 
     def collect_output(self) -> None:
         """Take what it has written to stderr until now."""
-        self._drain(self._pipes.stderr, self._take_log)
+        self._drain(self._pipes.stderr, self._on_log)
 
     def _read(self, descriptor: int, size: int, take: Callable[[bytes], None]) -> bool:
         """Read one chunk; return False if there is none now."""
@@ -282,9 +271,9 @@ class ChildProcess(ABC):
     def _ended(self, status: Exit) -> None:
         self.alive = False
         # The pipes still hold what it wrote before its exit.
-        self._drain(self._pipes.stdout, self._take_output)
+        self._drain(self._pipes.stdout, self._on_output)
         self.collect_output()
-        self._take_end(status)
+        self._on_end(status)
         for descriptor in tuple(self._open):
             self._close(descriptor)
         if not self.exited.done():

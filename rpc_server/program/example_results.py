@@ -16,9 +16,6 @@ from rpc_server.rpc.params import first_error
 UsageDict = dict[str, Any]
 """The known fields of `protocol.Usage`, as JSON."""
 
-TOO_LARGE = "output_too_large"
-"""The error type of an example whose result is too large."""
-
 _ALWAYS = frozenset({"status", "score", "output", "seconds"})
 _KEPT_WHERE_TOO_LARGE = ("trajectory_ref", "usage", "metric_calls", "hosts")
 _FAILED = frozenset({"program_error", "timeout", "infra_error"})
@@ -60,11 +57,6 @@ def timed_out(limit_s: float | None) -> str:
     return f"ran longer than {limit_s:g} s"
 
 
-def too_large(size: int, most: int) -> str:
-    """Return the message of an error of type `TOO_LARGE`."""
-    return f"output of {size} bytes, more than {most} accepted"
-
-
 def answer_too_large(size: int, most: int, examples: int) -> LimitExceeded:
     """Return the error of a call whose result is too large as a whole."""
     message = f"answer of {size} bytes for {examples} examples, more than {most} accepted: evaluate fewer at once"
@@ -78,7 +70,8 @@ def without_output(result: ResultDict, most: int) -> ResultDict:
     kept: ResultDict = {name: result[name] for name in _KEPT_WHERE_TOO_LARGE if name in result}
     log = written_by(result)
     log = log if len(log) <= most else ""
-    return {**failure("program_error", TOO_LARGE, too_large(size, most), result["seconds"], log), **kept}
+    message = f"output of {size} bytes, more than {most} accepted"
+    return {**failure("program_error", "output_too_large", message, result["seconds"], log), **kept}
 
 
 def written_by(result: ResultDict) -> str:

@@ -116,7 +116,7 @@ class CommandLauncher:
         # Through a small program that requests the parent-death signal and then executes the command.
         command = (sys.executable, "-I", "-S", str(_DIE_WITH_SERVER), *command)
         try:
-            child = SpawnedChild(command, pipes, cwd=self._root, env=self._env, jailed=self._jail is not None)
+            child = SpawnedChild(command, pipes, cwd=self._root, env=self._env)
         except OSError as error:
             raise ProgramFailed(f"cannot start {name!r}: {error.strerror}", stage="start", log_tail="") from error
         return ProgramProcess(child, pipes, report_silence=self._report_silence)
@@ -190,13 +190,12 @@ class PythonLauncher:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         command: tuple[str, ...] = (str(path), str(_BOOTSTRAP), str(theirs.fileno()))
-        inherited, jailed = (theirs.fileno(),), self._jail is not None
         try:
             if self._jail is not None:
                 # Its forks have a higher niceness, so that it can end them, however many they are.
                 command = self._jail.wrap(command, folder=self._root, environment=self._env, niceness=0)
             pipes = Pipes()
-            child = SpawnedChild(command, pipes, cwd=self._root, env=self._env, pass_fds=inherited, jailed=jailed)
+            child = SpawnedChild(command, pipes, cwd=self._root, env=self._env, pass_fds=(theirs.fileno(),))
         except OSError as error:
             ours.close()
             raise ProgramFailed(f"cannot start {path}: {error.strerror}", stage="start", log_tail="") from error

@@ -24,7 +24,7 @@ class ProgramProcess(ChildProcess):
         self._lines = LineSplitter(answer_bytes())
         self._watch = AnswerWatch(self._lines, self._requests, report_silence)
         self._output = ProcessOutput(self._requests)
-        super().__init__(child, pipes)
+        super().__init__(child, pipes, on_output=self._take_output, on_log=self._output.feed, on_end=self._take_end)
 
     def ask(
         self, method: str, params: dict[str, Any], *, max_bytes: int | None = None, log: BoundedLog | None = None
@@ -71,9 +71,6 @@ class ProgramProcess(ChildProcess):
             self._end_at_long_line()
         elif not data:
             self.kill()  # it cannot answer any more
-
-    def _take_log(self, data: bytes) -> None:
-        self._output.feed(data)
 
     def _take_end(self, status: Exit) -> None:
         if begun := bytes(self._lines.begun[:LOG_TAIL_BYTES]):

@@ -42,7 +42,7 @@ class BoundedLog:
 
     def __init__(self) -> None:
         self._first = bytearray()
-        self._last = bytearray()
+        self._last = OutputTail(_HALF)
         self._total = 0
 
     def write(self, data: bytes) -> None:
@@ -50,16 +50,13 @@ class BoundedLog:
         self._total += len(data)
         room = _HALF - len(self._first)
         self._first += data[:room]
-        self._last += data[room:][-_HALF:]
-        if len(self._last) > 2 * _HALF:
-            del self._last[:-_HALF]
+        self._last.add(data[room:])
 
     def text(self) -> str:
         """Return the output as text; of a longer one the whole lines at both ends, or parts of very long lines."""
-        first, last = bytes(self._first), bytes(self._last)
+        first, last = bytes(self._first), self._last.bytes()
         if self._total <= MAX_LOG_BYTES:
             return (first + last).decode("utf-8", "replace")
-        last = last[-_HALF:]
         first = first[: first.rfind(b"\n", _WHOLE_LINES) + 1] or first
         last = last[last.find(b"\n", 0, _WHOLE_LINES) + 1 :]
         left_out = f"… {self._total - len(first) - len(last):,} bytes left out …"

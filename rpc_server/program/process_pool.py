@@ -196,7 +196,7 @@ class Pool:
         if attempt.limit_s is not None:
             attempt.timer = self._loop.call_later(attempt.limit_s, self._limit_reached, worker, attempt)
         try:
-            result = await request.answer
+            result = await asyncio.shield(request.answer)
         except asyncio.CancelledError:  # no call waits for it
             worker.spoiled |= not await self._has_ended(worker, attempt, request)
             raise
@@ -226,11 +226,10 @@ class Pool:
 
     async def _has_ended(self, worker: Worker, attempt: Attempt, request: OpenRequest) -> bool:
         """Cancel an attempt for which no call waits; return whether it has ended, or does within the grace period."""
-        if self._cancels and request.answer.cancelled():
-            request.answer = self._loop.create_future()  # in place of the one that was cancelled with its task
+        if self._cancels:
             self._cancel(worker, attempt)
             await asyncio.wait({request.answer}, timeout=GRACE_S)
-        return request.answer.done() and not request.answer.cancelled()
+        return request.answer.done()
 
     def _with_meta(self, worker: Worker, attempt: Attempt, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the params with what the process needs to cancel the request, and the state of the one before."""

@@ -103,7 +103,7 @@ class Scheduler:
         try:
             return await place
         except asyncio.CancelledError:
-            if not place.cancelled():
+            if not place.cancelled() and place.exception() is None:
                 self.leave(place.result())
             raise
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
-from rpc_server.program.child_process import ChildProcess, Exit, Pipes, SpawnedChild
+from rpc_server.program.child_process import ChildProcess, Pipes, SpawnedChild
 from rpc_server.program.stdio import LOG_TAIL_BYTES
 
 MAX_OUTPUT_BYTES = 64 * 2**20
@@ -30,7 +29,6 @@ class CommandOutcome:
     """How it ended: the command's exit status (128 + signal if that killed it), and why we ended it."""
 
     status: int
-    seconds: float
     out_of_time: bool = False
     too_much_output: bool = False
 
@@ -54,13 +52,27 @@ async def run_supervised(
     Raises:
         OSError: no process can be started; an unknown command has status 127, with a message on stderr.
     """
-    started = time.monotonic()
     if jail is not None:
         command = jail.wrap(command, folder=folder, environment=environment)
     arguments = (sys.executable, "-I", "-S", _REAPER, f"--owner={os.getpid()}", "--temporary", "--", *command)
+    left = MAX_OUTPUT_BYTES
+
+    def bounded(take: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        def take_next(data: bytes) -> None:
+            nonlocal left
+            if left < 0:
+                return
+            left -= len(data)
+            if left < 0:
+                reaper.terminate()
+            else:
+                take(data)
+
+        return take_next
+
     pipes = Pipes()
     reaper = SpawnedChild(arguments, pipes, cwd=folder, env=environment)
-    process = _SupervisedProcess(reaper, pipes, on_output, on_log)
+    process = ChildProcess(reaper, pipes, on_output=bounded(on_output), on_log=bounded(on_log), on_end=lambda _: None)
     process.write(stdin)
     process.end_input()
     try:
@@ -69,55 +81,12 @@ async def run_supervised(
         if not process.exited.done():
             reaper.terminate()
             await await_shielded(process.end(grace_s=_GRACE_S))
-    return CommandOutcome(process.status, time.monotonic() - started, not ended, process.too_much_output)
-
-
-class _SupervisedProcess(ChildProcess):
-    """A command with its reaper: its output and its log, of bounded size together."""
-
-    def __init__(
-        self,
-        reaper: SpawnedChild,
-        pipes: Pipes,
-        on_output: Callable[[bytes], None],
-        on_log: Callable[[bytes], None],
-    ) -> None:
-        self._reaper = reaper
-        self._on_output = on_output
-        self._on_log = on_log
-        self._left = MAX_OUTPUT_BYTES
-        super().__init__(reaper, pipes)
-
-    @property
-    def too_much_output(self) -> bool:
-        """Whether it was ended because of its output."""
-        return self._left < 0
-
-    @property
-    def status(self) -> int:
-        """The reaper's exit status, which is the command's; 128 + signal if the reaper itself was killed."""
-        status = self.exited.result().status if self.exited.done() else None
-        if status is None:  # the system cannot end it
-            return 128 + signal.SIGKILL
-        return status if status >= 0 else 128 - status
-
-    def _take_output(self, data: bytes) -> None:
-        if self._has_room(data):
-            self._on_output(data)
-
-    def _take_log(self, data: bytes) -> None:
-        if self._has_room(data):
-            self._on_log(data)
-
-    def _has_room(self, data: bytes) -> bool:
-        if not self.too_much_output:
-            self._left -= len(data)
-            if self.too_much_output:
-                self._reaper.terminate()
-        return not self.too_much_output
-
-    def _take_end(self, status: Exit) -> None:
-        """Do nothing: see `status`."""
+    status = process.exited.result().status if process.exited.done() else None
+    if status is None:  # the system cannot end it
+        status = -signal.SIGKILL
+    # The reaper's status is the command's, unless the reaper itself was killed.
+    status = status if status >= 0 else 128 - status
+    return CommandOutcome(status, out_of_time=not ended, too_much_output=left < 0)
 
 
 async def run_command(
