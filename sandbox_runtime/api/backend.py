@@ -27,8 +27,8 @@ class StartedSandbox(Protocol):
         """
         ...
 
-    async def serve(self, endpoint: ServerEndpoint) -> SandboxExit:
-        """Start `main` of the spec as the server of this endpoint, and wait until it or the sandbox has ended.
+    async def serve(self, main: Command, endpoint: ServerEndpoint) -> SandboxExit:
+        """Start this command of the spec as the server of this endpoint, and wait until it or the sandbox has ended.
 
         Its output goes to the log that the sandbox was started with.
 

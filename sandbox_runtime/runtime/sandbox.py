@@ -79,7 +79,7 @@ class Sandbox:
                         raise self._not_ready(_failure_of(command, status), stage)
                 stage = "main"
                 endpoint = await self.endpoint()
-            self._serving = asyncio.create_task(self._started.serve(endpoint))
+            self._serving = asyncio.create_task(self._started.serve(self._spec.main, endpoint))
             self._serving.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved in any case
             stage = "ready"
             healthy = wait_until_healthy(endpoint, self._left(self._spec.ready_s))

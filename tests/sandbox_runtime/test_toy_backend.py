@@ -50,9 +50,9 @@ class Toy:
             self.running -= 1
         return {FAIL.argv: 1, LATE.argv: None}.get(command.argv, 0)
 
-    async def serve(self, endpoint: ServerEndpoint) -> SandboxExit:
+    async def serve(self, main: Command, endpoint: ServerEndpoint) -> SandboxExit:
         async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"HTTP/1.1 %b -\r\nContent-Length: 0\r\n\r\n" % self.spec.main.argv[0].encode())
+            writer.write(b"HTTP/1.1 %b -\r\nContent-Length: 0\r\n\r\n" % main.argv[0].encode())
             writer.close()
 
         async with await asyncio.start_server(answer, "127.0.0.1", int(endpoint.url.rpartition(":")[2])):

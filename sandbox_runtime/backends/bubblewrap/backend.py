@@ -71,7 +71,7 @@ async def run_build(
                 ) from error
             variables = {**env, **await gateway_variables(gateway_session, container.listen)}
             output = OutputTail(_OUTPUT_BYTES)
-            status = await container.run(Command(tuple(argv), timeout_s=timeout_s), variables, output)
+            status = await container.run(Command(tuple(argv), timeout_s=timeout_s, env=variables), output)
             if status != 0 and container.has_lacked_memory():
                 raise EnvironmentMissing(f"{argv[0]} needs more than the {_MEMORY_MB} MiB of memory of a build")
         except SandboxGone as error:
@@ -160,12 +160,13 @@ class BubblewrapBackend(LocalBackend):
         """
         return Container(self.context, labels, visible, limits, self.context.new_user())
 
-    async def make(self, spec: SandboxSpec, log: OutputTail) -> tuple[Container, Mapping[str, str]]:
+    async def make(self, spec: SandboxSpec, log: OutputTail) -> Container:
         check_egress(spec, self.name)
         check_environment(spec.prepared)
         bundle = certificate_bundle()
         visible = VisiblePaths((*spec.prepared.mounts, *([] if bundle is None else [bundle])))
         container = Container(self.context, spec.labels, visible, spec.limits, self.context.new_user(), log)
-        return container, own_variables(spec.prepared)
+        container.variables = own_variables(spec.prepared)
+        return container
 
     free = staticmethod(free)
