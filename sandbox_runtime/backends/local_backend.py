@@ -5,7 +5,7 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 
 from evolverpc_common.output_tail import OutputTail
@@ -14,6 +14,7 @@ from sandbox_runtime.api.sandbox import SandboxExit, SandboxGone, SandboxInfo, S
 from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, ResourceLimits, SandboxSpec
 from sandbox_runtime.backends.local_steps import gateway_variables
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
+from sandbox_runtime.runtime import Runtime
 from sandbox_runtime.runtime.sandbox import end_after_failure
 
 
@@ -74,12 +75,11 @@ class LocalContainer(ABC):
         return ServerEndpoint(f"http+unix://{quote(str(self.record.server), safe='')}", token)
 
 
-class LocalBackend(ABC):
-    """See `Backend`. `found` and `stop` need not be opened before. `records`: replaces those of this user."""
-
-    name: ClassVar[str]
+class LocalBackend(Runtime):
+    """See `Runtime`. `found` and `stop` need not be opened before. `records`: replaces those of this user."""
 
     def __init__(self, records: SandboxRecords | None) -> None:
+        super().__init__()
         self._records = records or SandboxRecords(self.name)
         self._containers: dict[str, LocalContainer] = {}
 
@@ -87,7 +87,7 @@ class LocalBackend(ABC):
     async def make(self, spec: SandboxSpec, log: OutputTail) -> LocalContainer:
         """Return a container that is not started, with the variables that name its folders and its user.
 
-        Raises as `Backend.start`.
+        Raises as `Runtime.begin`.
         """
 
     @staticmethod
@@ -95,7 +95,7 @@ class LocalBackend(ABC):
     def free(record: SandboxRecord) -> None:
         """End everything of a sandbox of any process. Blocks. Raises `SandboxError`, `OSError` if something is left."""
 
-    async def start(self, spec: SandboxSpec, log: OutputTail) -> LocalContainer:
+    async def begin(self, spec: SandboxSpec, log: OutputTail) -> LocalContainer:
         container = await self.make(spec, log)
         self._containers[container.id] = container
         try:
@@ -116,5 +116,5 @@ class LocalBackend(ABC):
             self._containers.pop(id_, None)
 
     async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
-        """See `Backend.found`; those that this machine started."""
+        """See `Runtime.found`; those that this machine started."""
         return [record.found() for record in await asyncio.to_thread(self._records.all, labels)]

@@ -65,7 +65,7 @@ class SandboxRecord:
         return path
 
     def found(self) -> SandboxInfo:
-        """Return it as `Backend.found` lists it."""
+        """Return it as `Runtime.found` lists it."""
         owner = "unknown: its record cannot be read" if self.owner is None else str(self.owner)
         return SandboxInfo(id=self.id, labels=self.labels, created=self.created, orphan=self.is_orphan, owner=owner)
 
