@@ -3,9 +3,8 @@
 import asyncio
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 from urllib.parse import quote
 
 from evolverpc_common.output_tail import OutputTail
@@ -22,15 +21,10 @@ class LocalContainer(ABC):
     """See `StartedSandbox`. Call `start`, and `close` in any case. `variables`: of all its commands."""
 
     def __init__(
-        self,
-        records: SandboxRecords,
-        labels: Mapping[str, str],
-        limits: ResourceLimits,
-        log: OutputTail,
-        resources: Callable[[str], Mapping[str, Any]] = lambda _id: {},
+        self, records: SandboxRecords, labels: Mapping[str, str], limits: ResourceLimits, log: OutputTail
     ) -> None:
         self.records = records
-        self.record = records.add(labels, resources)
+        self.record = records.add(labels)
         self.limits = limits
         self.log = log
         self.variables: Mapping[str, str] = {}

@@ -45,14 +45,12 @@ class BackendContext:
     groups: ControlGroups
     rooted: bool
 
-    def new_user(self) -> int | None:
-        """Return a user that no other process has; None if containers run as this process's user."""
-        return secrets.choice(_USERS) if self.rooted else None
+    def user(self, *, builds: bool) -> int | None:
+        """Return a user that no other process has, but the same for all builds, because one continues another.
 
-    @property
-    def builder(self) -> int | None:
-        """The user of builds, always the same because one build continues another; None as in `new_user`."""
-        return BUILDER if self.rooted else None
+        None if containers run as this process's user.
+        """
+        return (BUILDER if builds else secrets.choice(_USERS)) if self.rooted else None
 
 
 _KILLED = 137
@@ -60,6 +58,9 @@ _ALL_KILLED_S = 0.3
 """Seconds after which a container one of whose commands was killed has ended too, if all of it was killed."""
 
 _ANSWER_BYTES = 65536
+_GROUPS = "groups"
+"""The file of a record with the folders of the control group."""
+
 _EXIT_S = 5.0
 
 
@@ -76,14 +77,11 @@ class Container(LocalContainer):
         labels: Mapping[str, str],
         visible: VisiblePaths,
         limits: ResourceLimits,
-        user: int | None,
         log: OutputTail | None = None,
     ) -> None:
+        super().__init__(context.records, labels, limits, OutputTail(LOG_BYTES) if log is None else log)
         self._context = context
-        log = OutputTail(LOG_BYTES) if log is None else log
-        super().__init__(context.records, labels, limits, log, self._recorded)
         self._visible = visible
-        self._user = user
         self._name = host_name(self.id)
         self._group: ControlGroup = context.groups.group(self._name)
         self._open = AsyncExitStack()
@@ -91,16 +89,13 @@ class Container(LocalContainer):
         self._wire: socket.socket | None = None
         self._gone: asyncio.Task[int] | None = None
 
-    def _recorded(self, id_: str) -> dict[str, Any]:
-        folders = self._context.groups.group(host_name(id_)).folders
-        return {"groups": [str(folder) for folder in folders]}
-
     async def start(self) -> None:
         """Start it, without a command. Raises `SandboxError`, `OSError`: see `log`; it must still be closed."""
         self._wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._wire.setblocking(False)
         with theirs:
             self._log_end = await self._open.enter_async_context(captured(self.log))
+            (self.record.folder / _GROUPS).write_text("\n".join(map(str, self._group.folders)))
             self._context.groups.make(self._name, self.limits)
             with ExitStack() as opened:
                 given = [theirs.fileno()]
@@ -115,7 +110,7 @@ class Container(LocalContainer):
                     bubblewrap=self._context.bubblewrap,
                     name=self._name,
                     workspace_mb=self.limits.workspace_mb,
-                    user=self._user,
+                    user=self._context.user(builds=self._visible.writable is not None),
                     groups=self._group.entries,
                     file=file,
                     wire=theirs.fileno(),
@@ -270,12 +265,12 @@ def host_name(id_: str) -> str:
 
 def free(record: SandboxRecord) -> None:
     """End everything of a sandbox, and remove its control group. Blocks. Raises `OSError` if something is left."""
-    name = host_name(record.id)
+    name, groups = host_name(record.id), record.folder / _GROUPS
     # With its first process, the kernel ends all others of the container.
     end_processes(lambda: processes_named(name), signal.SIGKILL, _END_S)
-    ControlGroup(
-        tuple(folder for folder in map(Path, record.resources.get("groups", ())) if folder.name == name)
-    ).remove()
+    if groups.exists():
+        folders = map(Path, groups.read_text().splitlines())
+        ControlGroup(tuple(folder for folder in folders if folder.name == name)).remove()
 
 
 def processes_named(name: str) -> set[int]:

@@ -215,7 +215,6 @@ async def _follow(channel: Channel, stdout: OutputTail, stderr: OutputTail) -> i
             return int(content)
         if kind in (protocol.DATA, protocol.ERRORS):
             (stdout if kind == protocol.DATA else stderr).add(content)
-            await channel.consumed(len(content))
 
 
 async def _feed(channel: Channel, stdin: IO[bytes]) -> None:

@@ -57,7 +57,6 @@ class ModalBackend(Runtime):
         super().__init__()
         self._app_name = app_name
         self._opened: tuple[modal.Client, modal.App] | None = None
-        self._images: dict[str, modal.Image] = {}
         self._started: dict[str, ModalSandbox] = {}
 
     async def open(self) -> None:
@@ -187,15 +186,13 @@ class ModalBackend(Runtime):
             **({} if session is None else session.env(models_url(session), None)),
             **spec.secrets,
         }
-        if image not in self._images:
-            self._images[image] = modal.Image.from_id(image, client=client)
         return await modal.Sandbox.create.aio(
             *("sleep", "infinity"),
             app=app,
             client=client,
-            image=self._images[image],
+            image=modal.Image.from_id(image, client=client),
             tags=tags,
-            env=_env(spec),
+            env={**spec.prepared.variables(image_setup.WORKSPACE, STANDARD_PATH), **spec.env},
             secrets=[modal.Secret.from_dict(hidden)] if hidden else None,
             timeout=math.ceil(spec.limits.lifetime_s),
             workdir=image_setup.WORKSPACE,
@@ -241,8 +238,3 @@ class ModalBackend(Runtime):
         if self._opened is None:
             raise RuntimeError('open the runtime first: `async with open_runtime("modal") as runtime`')
         return self._opened
-
-
-def _env(spec: SandboxSpec) -> dict[str, str | None]:
-    """Return the variables of every command that are not secret."""
-    return {**spec.prepared.variables(image_setup.WORKSPACE, STANDARD_PATH), **spec.env}
