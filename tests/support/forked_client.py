@@ -239,22 +239,18 @@ class ForkServer:
         self,
         arguments: Sequence[str],
         *,
-        stdout: int,
+        stdout: IO[bytes],
         stderr: IO[bytes],
         cwd: Path | None,
         env: dict[str, str],
         **_: Any,
     ) -> ForkedProcess:
-        from_stdout, stdout = os.pipe()
         with open(os.devnull) as stdin:  # noqa: PTH123  a descriptor is needed
-            streams = (stdin.fileno(), stdout, stderr.fileno())
+            streams = (stdin.fileno(), stdout.fileno(), stderr.fileno())
             folder = str(cwd or Path.cwd())
-            process = ForkedProcess(
+            return ForkedProcess(
                 self.address, SERVER, arguments, folder=folder, environment=env, streams=streams, session=True
             )
-        os.close(stdout)
-        process.stdout = os.fdopen(from_stdout, "rb")
-        return process
 
 
 def serve(address: str, owner: int, *libraries: str) -> None:
