@@ -68,7 +68,7 @@ async def isolated(order: OptimizeOrder, session: SandboxSession) -> AsyncIterat
         }
 
         async def begin(env: Mapping[str, str], streams: Sequence[int]) -> "asyncio.Future[int]":
-            return await container.begin(Command(tuple(DRIVER)), env, streams)
+            return await container.begin(Command(tuple(DRIVER), env=env), streams)
 
         store = front.route_to_journal(order.api, order.id)
         yield DriverPlace(launcher(begin, container.close, variables), sandboxes, store)

@@ -71,7 +71,7 @@ async def at_modal(order: OptimizeOrder, session: SandboxSession, front: HttpFro
         )
         try:
             async with asyncio.timeout(spec.ready_s):
-                sandbox = await backend.start(spec, OutputTail(LOG_BYTES))
+                sandbox = await backend.begin(spec, OutputTail(LOG_BYTES))
         except TimeoutError:
             raise SandboxError(f"Modal made no sandbox for the driver within {spec.ready_s:g} s") from None
         end = partial(backend.stop, sandbox.id)

@@ -29,15 +29,15 @@ def open_runtime(
     if kind == "process":
         from sandbox_runtime.backends.process.backend import ProcessBackend
 
-        return Runtime(ProcessBackend())
+        return ProcessBackend()
     if kind == "bubblewrap":
         from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
 
-        return Runtime(BubblewrapBackend(build_gateway_session=build_gateway_session))
+        return BubblewrapBackend(build_gateway_session=build_gateway_session)
     if kind == "docker":
         from sandbox_runtime.backends.docker.backend import DockerBackend
 
-        return Runtime(DockerBackend(build_gateway_session=build_gateway_session))
+        return DockerBackend(build_gateway_session=build_gateway_session)
     if kind == "modal":
         try:
             from sandbox_runtime.backends.modal.backend import ModalBackend
@@ -47,5 +47,5 @@ def open_runtime(
             raise RuntimeUnavailable(
                 "sandboxes on Modal need its package: run pip install '.[modal]' in the folder of evolverpc"
             ) from None
-        return Runtime(ModalBackend() if app_name is None else ModalBackend(app_name))
+        return ModalBackend() if app_name is None else ModalBackend(app_name)
     raise ValueError(f"{kind!r} is no kind of runtime: one of {', '.join(RUNTIMES)}")

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel
 
@@ -39,8 +39,7 @@ class SandboxRecord:
     """One sandbox on disk. `folder`: its own, with the record in it. `sockets`: its folder for sockets.
 
     `owner`: None if the record cannot be read, perhaps as a later version of this program wrote it; then only `id`, the
-    folders and `created` are known, and it is never swept. `resources`: what its backend needs to free it; never a
-    secret.
+    folders and `created` are known, and it is never swept. Its backend may keep more in `folder`; never a secret.
     """
 
     id: str
@@ -49,7 +48,6 @@ class SandboxRecord:
     created: float
     owner: ProcessIdentity | None
     labels: Mapping[str, str] = field(default_factory=dict)
-    resources: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_orphan(self) -> bool:
@@ -65,7 +63,7 @@ class SandboxRecord:
         return path
 
     def found(self) -> SandboxInfo:
-        """Return it as `Backend.found` lists it."""
+        """Return it as `Runtime.found` lists it."""
         owner = "unknown: its record cannot be read" if self.owner is None else str(self.owner)
         return SandboxInfo(id=self.id, labels=self.labels, created=self.created, orphan=self.is_orphan, owner=owner)
 
@@ -77,12 +75,8 @@ class SandboxRecords:
         self._root = (state or state_folder()) / "sandboxes" / backend
         self._sockets = sockets or sockets_folder()
 
-    def add(
-        self, labels: Mapping[str, str], resources: Callable[[str], Mapping[str, Any]] = lambda _id: {}
-    ) -> SandboxRecord:
+    def add(self, labels: Mapping[str, str]) -> SandboxRecord:
         """Return a new record, owned by this process, with an id and folders of its own.
-
-        `resources`: returns by the id what the sandbox is going to have outside of these folders.
 
         Raises:
             ValueError: a label is not as `SandboxSpec.labels` requires.
@@ -92,9 +86,7 @@ class SandboxRecords:
         root, short = private_folder(self._root), private_folder(self._sockets)
         id_ = secrets.token_hex(6)
         sockets = short / id_
-        record = SandboxRecord(
-            id_, root / id_, sockets, time.time(), ProcessIdentity.this_process(), dict(labels), dict(resources(id_))
-        )
+        record = SandboxRecord(id_, root / id_, sockets, time.time(), ProcessIdentity.this_process(), dict(labels))
         # Made under another name and renamed, so that no process lists a folder without its record.
         making = root / f".{id_}"
         try:
@@ -165,7 +157,7 @@ class SandboxRecords:
         sockets = Path(parsed.sockets)
         if sockets.name != id_ or not sockets.is_absolute():
             sockets = self._sockets / id_
-        return SandboxRecord(id_, folder, sockets, parsed.created, parsed.owner, parsed.labels, parsed.resources)
+        return SandboxRecord(id_, folder, sockets, parsed.created, parsed.owner, parsed.labels)
 
 
 class _OnDisk(BaseModel):
@@ -176,7 +168,6 @@ class _OnDisk(BaseModel):
     labels: dict[str, str]
     created: float
     sockets: str
-    resources: dict[str, Any]
 
 
 def state_folder() -> Path:
@@ -232,6 +223,5 @@ def _write(record: SandboxRecord, folder: Path) -> None:
         labels=dict(record.labels),
         created=record.created,
         sockets=str(record.sockets),
-        resources=dict(record.resources),
     )
     replace_file(folder / _FILE, json.dumps(parsed.model_dump(), indent=1))

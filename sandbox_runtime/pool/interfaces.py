@@ -6,34 +6,20 @@ from typing import Literal
 
 from sandbox_runtime.api.sandbox import RunningSandbox
 
-PoolEventKind = Literal[
-    "starting",
-    "ready",
-    "failed",
-    "unasked",
-    "died",
-    "retires",
-    "ended",
-    "not_freed",
-    "grows",
-    "shrinks",
-    "gave_up",
-]
+PoolEventKind = Literal["ready", "failed", "unasked", "died", "not_freed", "grows", "shrinks", "gave_up"]
 
 
 @dataclass(frozen=True)
 class PoolEvent:
     """One change of a pool, reported on its event loop; `ready` of the `wanted` sandboxes run after it.
 
-    `starting`: a start begins. `ready`: a sandbox is in the endpoints file. `failed`: a start failed and is repeated in
-    `seconds`; reported once for starts that fail together for one reason. `unasked`: a server refused its token, and
-    its endpoint could not be renewed. `died`: a sandbox ended by itself and is replaced in `seconds`. `retires`: it is
-    no longer in the endpoints file, because it is not needed. `ended`: a retired one is freed. `not_freed`: something
-    of one, or of several if there is no `id`, may be left; a sweep ends it. `grows`, `shrinks`: there is work for more,
-    or for fewer. `gave_up`: none runs and starts have failed too often in a row.
+    `ready`: a sandbox is in the endpoints file. `failed`: a start failed and is repeated in `seconds`; reported once
+    for starts that fail together for one reason. `unasked`: a server refused its token, and its endpoint could not be
+    renewed. `died`: a sandbox ended by itself and is replaced in `seconds`. `not_freed`: something of one, or of
+    several if there is no `id`, may be left; a sweep ends it. `grows`, `shrinks`: there is work for more, or for fewer;
+    those that retire leave the endpoints file. `gave_up`: none runs and starts have failed too often in a row.
 
-    `seconds`: for `ready`, how long the start took. `elapsed_s`: since the pool began. `id`: the sandbox's, if it has
-    one.
+    `elapsed_s`: since the pool began. `id`: the sandbox's, if it has one.
     """
 
     kind: PoolEventKind

@@ -229,10 +229,8 @@ class SandboxPool:
                 try:
                     self._endpoints_file.drop(member.id)
                 finally:
-                    freed = await self._free(member)
+                    await self._free(member)
             if ended is None:
-                if freed:
-                    self._emit("ended", of=member)
                 return
             short_lives = short_lives + 1 if time.monotonic() - began < SHORT_LIFE_S else 0
             pause_s = min(LONGEST_PAUSE_S, self._first_pause_s * 2.0 ** (short_lives - 2)) if short_lives > 1 else 0.0
@@ -243,8 +241,6 @@ class SandboxPool:
         """Return a listed sandbox; raise the first error of a series once a further start is hopeless."""
         while True:
             async with self._starts.attempt() as failures:
-                self._emit("starting")
-                began = time.monotonic()
                 try:
                     member = await self._start(slot.number)
                     await self._list(slot, member)
@@ -261,7 +257,7 @@ class SandboxPool:
                     continue
                 self._starts.succeeded()
             self._ever_ready = True
-            self._emit("ready", seconds=time.monotonic() - began, of=member)
+            self._emit("ready", of=member)
             if not self._first.done():
                 self._first.set_result(None)
             return member
@@ -290,14 +286,12 @@ class SandboxPool:
         self._endpoints_file.put(member.id, endpoint)
         slot.url = _bare(endpoint.url)
 
-    async def _free(self, member: RunningSandbox) -> bool:
-        """Return whether all of it could be freed; the rest is left to a sweep."""
+    async def _free(self, member: RunningSandbox) -> None:
+        """Close it; what cannot be freed is left to a sweep."""
         try:
             await member.close()
         except (SandboxError, OSError) as error:
             self._emit("not_freed", str(error), of=member)
-            return False
-        return True
 
     async def _serve(self, slot: _PoolSlot, member: RunningSandbox) -> SandboxExit | None:
         """Wait until it has died, or return None when it was to retire and has finished its calls."""
@@ -311,7 +305,6 @@ class SandboxPool:
                 return died.result()
             renewing.cancel()
             self._endpoints_file.drop(member.id)
-            self._emit("retires", of=member)
             await asyncio.wait({died, left}, timeout=self._retire_s, return_when=asyncio.FIRST_COMPLETED)
             return None
         finally:

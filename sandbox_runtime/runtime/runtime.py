@@ -1,36 +1,76 @@
 """Start, find and end sandboxes of any backend."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from typing import ClassVar, Self
 
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
-from sandbox_runtime.api.backend import Backend
 from sandbox_runtime.api.sandbox import LOG_BYTES, RuntimeUnavailable, SandboxError, SandboxInfo
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
+from sandbox_runtime.api.started_sandbox import StartedSandbox
 from sandbox_runtime.runtime.sandbox import OWN_MEANING, Sandbox, end_after_failure, not_ready
 
 _AT_ONCE = 20
 """How many sandboxes are ended at the same time."""
 
 
-class Runtime:
-    """Starts sandboxes of one backend. Use it in an `async with` block, which ends those that were not closed."""
+class Runtime(ABC):
+    """Starts sandboxes of one kind. Use it in an `async with` block, which ends those that were not closed.
 
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
+    A backend implements `open`, `prepare`, `begin`, `stop` and `found`.
+    """
+
+    name: ClassVar[str]
+    """`process`, `bubblewrap`, `docker` or `modal`."""
+
+    def __init__(self) -> None:
         self._sandboxes: dict[str, Sandbox] = {}
         self._entered = False
 
-    @property
-    def name(self) -> str:
-        """`process`, `bubblewrap`, `docker` or `modal`."""
-        return self.backend.name
+    @abstractmethod
+    async def open(self) -> None:
+        """Examine whether it can be used, before `prepare` and `begin`. Raises `RuntimeUnavailable`."""
+
+    @abstractmethod
+    async def prepare(
+        self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
+    ) -> PreparedEnvironment:
+        """Make the recipe's environment ready, at most once; `rebuild` makes it again in any case.
+
+        `on_progress` is called with the progress of long steps. Raises `SandboxError`.
+        """
+
+    @abstractmethod
+    async def begin(self, spec: SandboxSpec, log: OutputTail) -> StartedSandbox:
+        """Start a sandbox in which nothing runs yet. Nothing of it is left on any failure or cancellation.
+
+        `log`: gets what its server prints, and what is printed while it is made.
+
+        Raises:
+            EgressNotEnforced, EnvironmentMissing, RuntimeThrottled, RuntimeUnavailable: see each.
+            SandboxError, OSError: it cannot be made.
+            ValueError: a label is not as `SandboxSpec.labels` requires.
+        """
+
+    @abstractmethod
+    async def stop(self, id_: str) -> None:
+        """End everything of a sandbox and free it, also one of another process, or one that has ended.
+
+        A cancellation waits until it is done.
+
+        Raises:
+            SandboxError, OSError: something of it is left; call it again to retry.
+        """
+
+    @abstractmethod
+    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
+        """Return every sandbox of this kind that has these labels, of any process."""
 
     async def __aenter__(self) -> Self:
-        """Open the backend. Raises `RuntimeUnavailable`."""
-        await self.backend.open()
+        """Open it. Raises `RuntimeUnavailable`."""
+        await self.open()
         self._entered = True
         return self
 
@@ -45,16 +85,6 @@ class Runtime:
         if faults := await await_shielded(self._end(list(self._sandboxes))):
             raise SandboxError(f"{len(faults)} of {count} sandboxes could not be freed: {faults[0]}")
 
-    async def prepare(
-        self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
-    ) -> PreparedEnvironment:
-        """Make the recipe's environment ready, at most once; `rebuild` makes it again in any case.
-
-        `on_progress` is called with the progress of long steps. Raises `SandboxError`.
-        """
-        self._check_entered()
-        return await self.backend.prepare(recipe, on_progress=on_progress, rebuild=rebuild)
-
     async def start(self, spec: SandboxSpec) -> Sandbox:
         """Start a sandbox and wait until it is ready. Nothing of it is left on any failure or cancellation.
 
@@ -66,14 +96,14 @@ class Runtime:
         log = OutputTail(LOG_BYTES)
         try:
             async with asyncio.timeout(spec.ready_s):
-                started = await self.backend.start(spec, log)
+                started = await self.begin(spec, log)
         except OWN_MEANING:
             raise
         except (SandboxError, OSError) as error:
             await asyncio.sleep(0)  # the last output may not be read yet
             why = str(error) or f"it took longer than {spec.ready_s:g} s"
             raise not_ready(f"no sandbox can be made: {why}", "create", log) from error
-        sandbox = Sandbox(self.backend, started, spec, log, self._forget)
+        sandbox = Sandbox(self.stop, started, spec, log, self._forget)
         self._sandboxes[sandbox.id] = sandbox
         try:
             self._check_entered()  # the block may have been left meanwhile
@@ -83,17 +113,13 @@ class Runtime:
             raise
         return sandbox
 
-    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
-        """Return every sandbox of this kind that has these labels, of any process."""
-        return await self.backend.found(labels)
-
     async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
         """End those among `found` whose owner has ended, or all of them; return their ids.
 
         Raises:
             SandboxError: after all were tried: some could not be ended; which, and why.
         """
-        ids = [each.id for each in await self.backend.found(labels) if not orphans_only or self._is_orphan(each)]
+        ids = [each.id for each in await self.found(labels) if not orphans_only or self._is_orphan(each)]
         if faults := await self._end(ids):
             raise SandboxError(f"swept {len(ids) - len(faults)} sandboxes, but not all: {'; '.join(faults)}")
         return ids
@@ -106,7 +132,7 @@ class Runtime:
             own = self._sandboxes.get(id_)
             async with places_left:
                 try:
-                    await (self.backend.stop(id_) if own is None else own.close())
+                    await (self.stop(id_) if own is None else own.close())
                 except (SandboxError, OSError) as error:
                     return f"{id_}: {error}"
             return None

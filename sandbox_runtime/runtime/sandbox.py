@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
-from sandbox_runtime.api.backend import Backend, StartedSandbox
 from sandbox_runtime.api.sandbox import (
     EXEC_BYTES,
     CommandResult,
@@ -24,6 +23,7 @@ from sandbox_runtime.api.sandbox import (
     ServerEndpoint,
 )
 from sandbox_runtime.api.spec import Command, SandboxSpec
+from sandbox_runtime.api.started_sandbox import StartedSandbox
 from sandbox_runtime.runtime.health import finished_before, wait_until_healthy
 
 OWN_MEANING = (EgressNotEnforced, EnvironmentMissing, RuntimeThrottled, RuntimeUnavailable, SandboxNotReady)
@@ -39,13 +39,13 @@ class Sandbox:
 
     def __init__(
         self,
-        backend: Backend,
+        stop: Callable[[str], Awaitable[None]],
         started: StartedSandbox,
         spec: SandboxSpec,
         log: OutputTail,
         freed: "Callable[[Sandbox], None]",
     ) -> None:
-        self._backend = backend
+        self._stop = stop
         self._started = started
         self._spec = spec
         self._log = log
@@ -79,7 +79,7 @@ class Sandbox:
                         raise self._not_ready(_failure_of(command, status), stage)
                 stage = "main"
                 endpoint = await self.endpoint()
-            self._serving = asyncio.create_task(self._started.serve(endpoint))
+            self._serving = asyncio.create_task(self._started.serve(self._spec.main, endpoint))
             self._serving.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved in any case
             stage = "ready"
             healthy = wait_until_healthy(endpoint, self._left(self._spec.ready_s))
@@ -152,7 +152,7 @@ class Sandbox:
         if not self._over.done():
             self._over.set_result(None)
         try:
-            await self._backend.stop(self.id)
+            await self._stop(self.id)
         except (SandboxError, OSError) as error:
             self._settle(SandboxExit("lost", detail=f"it could not be ended: {error}"))
             raise SandboxError(f"sandbox {self.id}: {error}; sweep it later") from error

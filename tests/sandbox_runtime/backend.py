@@ -131,9 +131,9 @@ async def local_backend(kind: str, **further: Any) -> AsyncIterator[BackendUnder
             "from sandbox_runtime.runtime import Runtime\n"
             f"from {module} import {name}\n"
             f"records = SandboxRecords({kind!r}, state=Path({str(state)!r}), sockets=Path({str(sockets)!r}))\n"
-            f"runtime = Runtime({name}(records=records))\n"
+            f"runtime = {name}(records=records)\n"
         )
-        async with Runtime(getattr(importlib.import_module(module), name)(records=records)) as runtime:
+        async with getattr(importlib.import_module(module), name)(records=records) as runtime:
             yield BackendUnderTest(
                 runtime=runtime,
                 prepared=await runtime.prepare(Recipe(), on_progress=lambda _: None),
@@ -165,7 +165,7 @@ async def modal_backend() -> AsyncIterator[BackendUnderTest]:
     from tests.sandbox_runtime.modal.echo_server import published
     from tests.support.modal_cloud import loopback_modal
 
-    async with loopback_modal() as cloud, Runtime(ModalBackend()) as runtime:
+    async with loopback_modal() as cloud, ModalBackend() as runtime:
         yield BackendUnderTest(
             runtime=runtime,
             prepared=published(cloud),

@@ -16,10 +16,10 @@ def records(tmp_path: Path, short: Path) -> SandboxRecords:
 
 
 def test_a_record_is_read_as_it_was_written(records: SandboxRecords) -> None:
-    record = records.add({"run": "r1"}, lambda _id: {"main": [12, 34]})
+    record = records.add({"run": "r1"})
     (read,) = records.all()
     assert read == record
-    assert (read.resources, read.labels, read.is_orphan) == ({"main": [12, 34]}, {"run": "r1"}, False)
+    assert (read.labels, read.is_orphan) == ({"run": "r1"}, False)
     assert all(is_private(folder) for folder in (read.folder, read.sockets))
     assert str(os.getpid()) in read.found().owner
 
@@ -48,7 +48,7 @@ def test_a_record_that_cannot_be_read_is_listed_and_neither_an_orphan_nor_ended(
     record = records.add({"run": "r1"})
     (record.folder / "record.json").write_text(text)
     (found,) = records.all()
-    assert (found.id, found.is_orphan, found.labels, found.resources) == (record.id, False, {}, {})
+    assert (found.id, found.is_orphan, found.labels) == (record.id, False, {})
     assert "cannot be read" in found.found().owner
     assert records.all({"run": "r1"}) == []
     with pytest.raises(SandboxError, match=str(record.folder)):

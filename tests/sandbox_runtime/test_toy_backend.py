@@ -50,9 +50,9 @@ class Toy:
             self.running -= 1
         return {FAIL.argv: 1, LATE.argv: None}.get(command.argv, 0)
 
-    async def serve(self, endpoint: ServerEndpoint) -> SandboxExit:
+    async def serve(self, main: Command, endpoint: ServerEndpoint) -> SandboxExit:
         async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"HTTP/1.1 %b -\r\nContent-Length: 0\r\n\r\n" % self.spec.main.argv[0].encode())
+            writer.write(b"HTTP/1.1 %b -\r\nContent-Length: 0\r\n\r\n" % main.argv[0].encode())
             writer.close()
 
         async with await asyncio.start_server(answer, "127.0.0.1", int(endpoint.url.rpartition(":")[2])):
@@ -62,8 +62,8 @@ class Toy:
         return ServerEndpoint(f"http://127.0.0.1:{self.spec.env['PORT']}", token)
 
 
-@dataclass
-class ToyBackend:
+@dataclass(eq=False)
+class ToyBackend(Runtime):
     """`others`: sandboxes of other processes. `stuck`: those that cannot be ended."""
 
     name = "toy"
@@ -71,6 +71,9 @@ class ToyBackend:
     others: dict[str, bool] = field(default_factory=dict)
     stuck: set[str] = field(default_factory=set)
     ids: Any = field(default_factory=lambda: map(str, itertools.count()))
+
+    def __post_init__(self) -> None:
+        super().__init__()
 
     async def open(self) -> None:
         return
@@ -81,7 +84,7 @@ class ToyBackend:
         on_progress(f"rebuild: {rebuild}")
         return PreparedEnvironment(recipe, ())
 
-    async def start(self, spec: SandboxSpec, log: OutputTail) -> Toy:
+    async def begin(self, spec: SandboxSpec, log: OutputTail) -> Toy:
         await asyncio.sleep(0)
         toy = Toy(next(self.ids), spec, log, asyncio.get_running_loop().create_future())
         self.own[toy.id] = toy
@@ -114,7 +117,7 @@ Spec = Callable[..., SandboxSpec]
 
 async def test_a_sandbox_is_set_up_served_used_and_ended(spec: Spec) -> None:
     backend = ToyBackend()
-    async with Runtime(backend) as runtime:
+    async with backend as runtime:
         sandbox = await runtime.start(spec(setup=(Command(("first",)),)))
         assert await sandbox.logs() == "!first"
         done = await sandbox.exec(Command(("hello",)))
@@ -149,7 +152,7 @@ async def test_a_sandbox_is_set_up_served_used_and_ended(spec: Spec) -> None:
 )
 async def test_one_that_does_not_become_ready_is_ended(spec: Spec, changes: dict[str, Any], stage: str) -> None:
     backend = ToyBackend()
-    async with Runtime(backend) as runtime:
+    async with backend as runtime:
         with pytest.raises(SandboxNotReady) as raised:
             await runtime.start(spec(**changes))
     assert (raised.value.stage, backend.own) == (stage, {})
@@ -157,7 +160,7 @@ async def test_one_that_does_not_become_ready_is_ended(spec: Spec, changes: dict
 
 async def test_a_start_ends_with_its_task_and_with_its_runtime(spec: Spec) -> None:
     backend = ToyBackend()
-    runtime = await Runtime(backend).__aenter__()
+    runtime = await backend.__aenter__()
     starts = [asyncio.create_task(runtime.start(spec(setup=(SLEEP,)))) for _ in range(2)]
     await eventually(lambda: [toy.running for toy in backend.own.values()] == [1, 1])
     starts[0].cancel()
@@ -178,7 +181,7 @@ async def test_what_cannot_be_freed_is_reported_after_all_were_tried_and_can_be_
     spec: Spec, caplog: pytest.LogCaptureFixture
 ) -> None:
     backend = ToyBackend()
-    runtime = await Runtime(backend).__aenter__()
+    runtime = await backend.__aenter__()
     first, second = await runtime.start(spec()), await runtime.start(spec())
     backend.stuck = {first.id, "2"}
     with pytest.raises(SandboxNotReady):
@@ -198,7 +201,7 @@ async def test_what_cannot_be_freed_is_reported_after_all_were_tried_and_can_be_
 
 async def test_a_sweep_ends_orphans_or_all_and_continues_after_a_failure(spec: Spec) -> None:
     backend = ToyBackend(others={"orphan": True, "used": False, "bad": True}, stuck={"bad"})
-    async with Runtime(backend) as runtime:
+    async with backend as runtime:
         mine = await runtime.start(spec())
         with pytest.raises(SandboxError, match="swept 1 sandboxes, but not all: bad: it is stuck"):
             await runtime.sweep()

@@ -57,11 +57,11 @@ async def run_build(
         RuntimeInterrupted: its container was not made, or ended before the command.
     """
     limits = ResourceLimits(float(os.cpu_count() or 1), _MEMORY_MB, _WORKSPACE_MB, _PROCESSES, timeout_s)
-    user = context.builder
+    user = context.user(builds=True)
     try:
         if user is not None:
             await run_shielded(_give, cwd, user)
-        container = Container(context, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits, user)
+        container = Container(context, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits)
         try:
             try:
                 await container.start()
@@ -71,7 +71,7 @@ async def run_build(
                 ) from error
             variables = {**env, **await gateway_variables(gateway_session, container.listen)}
             output = OutputTail(_OUTPUT_BYTES)
-            status = await container.run(Command(tuple(argv), timeout_s=timeout_s), variables, output)
+            status = await container.run(Command(tuple(argv), timeout_s=timeout_s, env=variables), output)
             if status != 0 and container.has_lacked_memory():
                 raise EnvironmentMissing(f"{argv[0]} needs more than the {_MEMORY_MB} MiB of memory of a build")
         except SandboxGone as error:
@@ -158,14 +158,15 @@ class BubblewrapBackend(LocalBackend):
         Raises:
             OSError: its record cannot be written.
         """
-        return Container(self.context, labels, visible, limits, self.context.new_user())
+        return Container(self.context, labels, visible, limits)
 
-    async def make(self, spec: SandboxSpec, log: OutputTail) -> tuple[Container, Mapping[str, str]]:
+    async def make(self, spec: SandboxSpec, log: OutputTail) -> Container:
         check_egress(spec, self.name)
         check_environment(spec.prepared)
         bundle = certificate_bundle()
         visible = VisiblePaths((*spec.prepared.mounts, *([] if bundle is None else [bundle])))
-        container = Container(self.context, spec.labels, visible, spec.limits, self.context.new_user(), log)
-        return container, own_variables(spec.prepared)
+        container = Container(self.context, spec.labels, visible, spec.limits, log)
+        container.variables = own_variables(spec.prepared)
+        return container
 
     free = staticmethod(free)

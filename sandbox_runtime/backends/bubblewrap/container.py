@@ -10,7 +10,7 @@ import signal
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from sandbox_runtime.backends.bubblewrap.container_command import argv_alone, co
 from sandbox_runtime.backends.bubblewrap.container_layout import WORKSPACE, VisiblePaths
 from sandbox_runtime.backends.bubblewrap.first_process import DESCRIPTORS
 from sandbox_runtime.backends.inputs import input_of, sealed
+from sandbox_runtime.backends.local_backend import LocalContainer
 from sandbox_runtime.backends.local_steps import captured, end_processes, pids_with_words, server_socket
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 
@@ -44,14 +45,12 @@ class BackendContext:
     groups: ControlGroups
     rooted: bool
 
-    def new_user(self) -> int | None:
-        """Return a user that no other process has; None if containers run as this process's user."""
-        return secrets.choice(_USERS) if self.rooted else None
+    def user(self, *, builds: bool) -> int | None:
+        """Return a user that no other process has, but the same for all builds, because one continues another.
 
-    @property
-    def builder(self) -> int | None:
-        """The user of builds, always the same because one build continues another; None as in `new_user`."""
-        return BUILDER if self.rooted else None
+        None if containers run as this process's user.
+        """
+        return (BUILDER if builds else secrets.choice(_USERS)) if self.rooted else None
 
 
 _KILLED = 137
@@ -59,11 +58,14 @@ _ALL_KILLED_S = 0.3
 """Seconds after which a container one of whose commands was killed has ended too, if all of it was killed."""
 
 _ANSWER_BYTES = 65536
+_GROUPS = "groups"
+"""The file of a record with the folders of the control group."""
+
 _EXIT_S = 5.0
 
 
-class Container:
-    """A container of bubblewrap, used in one event loop. Call `start`, and `close` in any case.
+class Container(LocalContainer):
+    """See `LocalContainer`; used in one event loop.
 
     It is one child process of this one, and ends with it and with the thread that started it. Its commands start in the
     workspace, or in the folder that it may write to.
@@ -75,33 +77,28 @@ class Container:
         labels: Mapping[str, str],
         visible: VisiblePaths,
         limits: ResourceLimits,
-        user: int | None,
         log: OutputTail | None = None,
     ) -> None:
+        super().__init__(context.records, labels, limits, OutputTail(LOG_BYTES) if log is None else log)
         self._context = context
         self._visible = visible
-        self._limits = limits
-        self._user = user
-        self.record = context.records.add(labels, self._recorded)
-        self._name = host_name(self.record.id)
+        self._name = host_name(self.id)
         self._group: ControlGroup = context.groups.group(self._name)
-        self.log = OutputTail(LOG_BYTES) if log is None else log
         self._open = AsyncExitStack()
         self._log_end = -1
-        self._wire, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._wire: socket.socket | None = None
         self._gone: asyncio.Task[int] | None = None
-
-    def _recorded(self, id_: str) -> dict[str, Any]:
-        folders = self._context.groups.group(host_name(id_)).folders
-        return {"groups": [str(folder) for folder in folders]}
 
     async def start(self) -> None:
         """Start it, without a command. Raises `SandboxError`, `OSError`: see `log`; it must still be closed."""
-        with self._theirs:
+        self._wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._wire.setblocking(False)
+        with theirs:
             self._log_end = await self._open.enter_async_context(captured(self.log))
-            self._context.groups.make(self._name, self._limits)
+            (self.record.folder / _GROUPS).write_text("\n".join(map(str, self._group.folders)))
+            self._context.groups.make(self._name, self.limits)
             with ExitStack() as opened:
-                given = [self._theirs.fileno()]
+                given = [theirs.fileno()]
 
                 def file(content: bytes) -> int:
                     given.append(sealed(content))
@@ -112,11 +109,11 @@ class Container:
                     self._visible,
                     bubblewrap=self._context.bubblewrap,
                     name=self._name,
-                    workspace_mb=self._limits.workspace_mb,
-                    user=self._user,
+                    workspace_mb=self.limits.workspace_mb,
+                    user=self._context.user(builds=self._visible.writable is not None),
                     groups=self._group.entries,
                     file=file,
-                    wire=self._theirs.fileno(),
+                    wire=theirs.fileno(),
                 )
                 process = await asyncio.create_subprocess_exec(
                     *argv,
@@ -129,14 +126,19 @@ class Container:
                     start_new_session=True,
                 )
         self._gone = asyncio.create_task(process.wait())
-        self._gone.add_done_callback(lambda _: self._wire.close())  # ends what is left, if the outermost was killed
+        self._gone.add_done_callback(lambda _: self._hang_up())  # ends what is left, if the outermost was killed
         try:
             await self.listen()
         except SandboxGone:
             raise SandboxError("bubblewrap could not make the sandbox") from None
 
+    def _hang_up(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+
     async def _order(self, order: Mapping[str, Any], descriptors: Sequence[int] = ()) -> socket.socket:
         """Give an order to the first process; return the connection to what carries it out. Raises `SandboxGone`."""
+        assert self._wire is not None, "it was started"  # noqa: S101
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs:
@@ -178,41 +180,32 @@ class Container:
         await asyncio.wait({status})
         status.exception()  # looked at: that the sandbox has ended is as good
 
-    def _command(self, command: Command, env: Mapping[str, str], *, server: bool = False) -> dict[str, Any]:
+    def _command(self, command: Command, *, server: bool = False) -> dict[str, Any]:
         """Return the order to run a server, or a command in a pid namespace of its own, all of which ends with it."""
         folder = WORKSPACE if self._visible.writable is None else str(self._visible.writable)
         return {
             "argv": command.argv,
             "cwd": posixpath.normpath(posixpath.join(folder, command.cwd)),
-            "env": dict(env),
-            "limits": process_limits(self._limits, self._context.groups.missing_controllers, server=server),
+            "env": {**self.variables, **command.env},
+            "limits": process_limits(self.limits, self._context.groups.missing_controllers, server=server),
             "alone": () if server else argv_alone(self._context.bubblewrap),
         }
 
-    async def begin(self, command: Command, env: Mapping[str, str], streams: Sequence[int]) -> "asyncio.Task[int]":
+    async def begin(self, command: Command, streams: Sequence[int]) -> "asyncio.Task[int]":
         """Start a command with these descriptors, which may be closed afterwards; return the task of its status.
 
         Raises:
             SandboxGone: the container has ended; the task too.
         """
-        return asyncio.create_task(self._status(await self._order(self._command(command, env), streams)))
+        return asyncio.create_task(self._status(await self._order(self._command(command), streams)))
 
-    async def run(
-        self, command: Command, env: Mapping[str, str], stdout: OutputTail, stderr: OutputTail | None = None
-    ) -> int | None:
-        """Run a command, and keep its output; that of stderr in `stdout` if that is None.
-
-        Return its status, None if it timed out. When this returns, raises or is cancelled, the command has ended, and
-        everything that it started.
-
-        Raises:
-            SandboxGone: the container has ended.
-        """
+    async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
+        """See `StartedSandbox.run`."""
         async with AsyncExitStack() as stack:
             out = await stack.enter_async_context(captured(stdout))
             err = out if stderr is None else await stack.enter_async_context(captured(stderr))
             stdin = await stack.enter_async_context(input_of(command))
-            connection = await self._order(self._command(command, env), [stdin, out, err])
+            connection = await self._order(self._command(command), [stdin, out, err])
             status = asyncio.create_task(self._status(connection))
             try:
                 done, _ = await asyncio.wait({status}, timeout=command.timeout_s)
@@ -221,16 +214,16 @@ class Container:
                 if not status.done():
                     await await_shielded(self._stop(connection, status))
 
-    async def serve(self, command: Command, env: Mapping[str, str]) -> SandboxExit:
-        """See `local_backend.Container`."""
-        own = {"GEPA_LISTEN": "fd:3", **server_variables(self._limits, self._context.groups.missing_controllers)}
-        order = self._command(command, {**env, **own}, server=True)
+    async def run_server(self, command: Command) -> SandboxExit:
+        """See `LocalContainer`."""
+        own = {"GEPA_LISTEN": "fd:3", **server_variables(self.limits, self._context.groups.missing_controllers)}
+        order = self._command(replace(command, env={**command.env, **own}), server=True)
         with server_socket(self.record) as listening:
             async with input_of(command) as stdin:
                 connection = await self._order(order, [stdin, self._log_end, self._log_end, listening.fileno()])
         status = await self._status(connection)
         lacked = status == _KILLED and self.has_lacked_memory()
-        detail = f"it was killed: the sandbox has {self._limits.memory_mb} MB of memory" if lacked else ""
+        detail = f"it was killed: the sandbox has {self.limits.memory_mb} MB of memory" if lacked else ""
         return SandboxExit("exited", status, detail)
 
     async def listen(self, *ports: int) -> list[socket.socket]:
@@ -251,8 +244,7 @@ class Container:
         await await_shielded(self._close())
 
     async def _close(self) -> None:
-        self._wire.close()
-        self._theirs.close()
+        self._hang_up()
         gone = set() if self._gone is None else {self._gone}
         if gone:
             await asyncio.wait(gone, timeout=_EXIT_S)
@@ -273,12 +265,12 @@ def host_name(id_: str) -> str:
 
 def free(record: SandboxRecord) -> None:
     """End everything of a sandbox, and remove its control group. Blocks. Raises `OSError` if something is left."""
-    name = host_name(record.id)
+    name, groups = host_name(record.id), record.folder / _GROUPS
     # With its first process, the kernel ends all others of the container.
     end_processes(lambda: processes_named(name), signal.SIGKILL, _END_S)
-    ControlGroup(
-        tuple(folder for folder in map(Path, record.resources.get("groups", ())) if folder.name == name)
-    ).remove()
+    if groups.exists():
+        folders = map(Path, groups.read_text().splitlines())
+        ControlGroup(tuple(folder for folder in folders if folder.name == name)).remove()
 
 
 def processes_named(name: str) -> set[int]:

@@ -1,7 +1,7 @@
 """The Docker backend: each sandbox is a container without a network, on this machine or that of a remote daemon."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from evolverpc_common.output_tail import OutputTail
 from sandbox_runtime.api.egress import GatewaySession
@@ -42,13 +42,14 @@ class DockerBackend(LocalBackend):
     ) -> PreparedEnvironment:
         return await images.ready(recipe, self._records, self._build_session, on_progress=on_progress, rebuild=rebuild)
 
-    async def make(self, spec: SandboxSpec, log: OutputTail) -> tuple[Container, Mapping[str, str]]:
+    async def make(self, spec: SandboxSpec, log: OutputTail) -> Container:
         check_egress(spec, self.name)
         image = spec.prepared.image
         if image is None or await asyncio.to_thread(image_id, image) is None:
             raise EnvironmentMissing(f"the daemon has no image {image}: prepare the environment again")
         container = Container(self._records, spec.labels, ContainerPlan(image, spec.limits), log)
-        return container, spec.prepared.variables(WORKSPACE, STANDARD_PATH)
+        container.variables = spec.prepared.variables(WORKSPACE, STANDARD_PATH)
+        return container
 
     @staticmethod
     def free(record: SandboxRecord) -> None:

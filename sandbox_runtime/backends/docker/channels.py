@@ -49,7 +49,7 @@ class Channel:
         self.pieces: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
         self._room = WINDOW
         self._changed = asyncio.Event()
-        self._unread = 0
+        self._unread = self._given = 0
 
     async def send(self, kind: int, content: bytes = b"") -> None:
         """Send a piece; wait for room if it is DATA or ERRORS."""
@@ -61,17 +61,19 @@ class Channel:
         await self._channels.write(self.number, kind, content)
 
     async def next(self) -> tuple[int, bytes]:
-        """Return the next piece. Raises `BrokenChannels` if the other side has ended."""
+        """Return the next piece; the one before it is consumed, and the other side may send as much again.
+
+        Raises `BrokenChannels` if the other side has ended.
+        """
+        if self._given:
+            self._unread -= self._given
+            await self._channels.write(self.number, CONSUMED, str(self._given).encode())
         kind, content = await self.pieces.get()
+        self._given = len(content) if kind in (DATA, ERRORS) else 0
         if kind == BROKEN:
             self.pieces.put_nowait((kind, content))  # for the next reader
             raise BrokenChannels("the container has ended")
         return kind, content
-
-    async def consumed(self, size: int) -> None:
-        """Allow the other side as many further bytes."""
-        self._unread -= size
-        await self._channels.write(self.number, CONSUMED, str(size).encode())
 
     def take(self, kind: int, content: bytes) -> None:
         """Accept a piece from the other side."""
@@ -183,7 +185,6 @@ async def carry(channel: Channel, reader: asyncio.StreamReader, writer: asyncio.
                 return
             writer.write(content)
             await writer.drain()
-            await channel.consumed(len(content))
 
     tasks = [asyncio.create_task(out()), asyncio.create_task(back())]
     try:
@@ -264,7 +265,6 @@ class FirstProcess:
                     await stdin.drain()
                 except OSError:
                     pass  # it ends, or reads no further: the rest of its input is of no use
-                await channel.consumed(len(content))
 
 
 async def accept(channels: Channels, port: int) -> None:

@@ -6,7 +6,7 @@ import secrets
 import socket
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -20,6 +20,7 @@ from sandbox_runtime.backends.docker import channels as protocol
 from sandbox_runtime.backends.docker.channels import BrokenChannels, Channel, Channels
 from sandbox_runtime.backends.docker.docker_command import failure, remove_containers
 from sandbox_runtime.backends.image_setup import PORT, SERVER_PYTHON, WORKSPACE
+from sandbox_runtime.backends.local_backend import LocalContainer
 from sandbox_runtime.backends.local_steps import BACKLOG
 from sandbox_runtime.backends.records import SandboxRecords
 
@@ -71,16 +72,14 @@ class ContainerPlan:
         )
 
 
-class Container:
-    """See `local_backend.Container`; used in one event loop. It ends with this process."""
+class Container(LocalContainer):
+    """See `LocalContainer`; used in one event loop. It ends with this process."""
 
     def __init__(
         self, records: SandboxRecords, labels: Mapping[str, str], plan: ContainerPlan, log: OutputTail
     ) -> None:
-        self.record = records.add(labels)
-        self._records = records
+        super().__init__(records, labels, plan.limits, log)
         self._plan = plan
-        self._log = log
         self._process: Process | None = None
         self._channels: Channels | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -90,7 +89,7 @@ class Container:
     async def start(self) -> None:
         """Start it and wait until its first process is up, for any time. Raises `SandboxError`, `OSError`."""
         self._process = process = await asyncio.create_subprocess_exec(
-            *self._plan.argv(self.record.id), stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+            *self._plan.argv(self.id), stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
         )
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: S101
         complaining = asyncio.create_task(_read(process.stderr, self._stderr))
@@ -117,30 +116,24 @@ class Container:
     def _gateway_socket(self, port: int) -> Path:
         return self.record.sockets / str(port)
 
-    async def run(
-        self, command: Command, env: Mapping[str, str], stdout: OutputTail, stderr: OutputTail | None = None
-    ) -> int | None:
-        """See `local_backend.Container`."""
-        return await self._run(command, env, stdout, stderr, command.timeout_s)
+    async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
+        """See `StartedSandbox.run`."""
+        return await self._run(command, stdout, stderr, command.timeout_s)
 
-    async def serve(self, command: Command, env: Mapping[str, str]) -> SandboxExit:
-        """See `local_backend.Container`."""
-        variables = {**env, "GEPA_LISTEN": f"127.0.0.1:{PORT}"}
+    async def run_server(self, command: Command) -> SandboxExit:
+        """See `LocalContainer`."""
+        listens = replace(command, env={**command.env, "GEPA_LISTEN": f"127.0.0.1:{PORT}"})
         listening = await asyncio.start_unix_server(self._connect, self.record.server, backlog=BACKLOG)
         try:
-            return SandboxExit("exited", await self._run(command, variables, self._log, None, None))
+            return SandboxExit("exited", await self._run(listens, self.log, None, None))
         finally:
             listening.close()
 
     async def _run(
-        self,
-        command: Command,
-        env: Mapping[str, str],
-        stdout: OutputTail,
-        stderr: OutputTail | None,
-        timeout_s: float | None,
+        self, command: Command, stdout: OutputTail, stderr: OutputTail | None, timeout_s: float | None
     ) -> int | None:
-        order: dict[str, object] = {"run": list(command.argv), "env": dict(env), "joined": stderr is None}
+        env = {**self.variables, **command.env}
+        order: dict[str, object] = {"run": list(command.argv), "env": env, "joined": stderr is None}
         with command.open_input() as stdin:
             try:
                 channel = await self._open({**order, "options": [f"--folder={command.cwd}", *self._options]})
@@ -154,7 +147,7 @@ class Container:
                     await await_shielded(_stopped(channel, following))
                 return None if late else following.result()
             except BrokenChannels as error:
-                raise SandboxGone(f"the container of sandbox {self.record.id} has ended") from error
+                raise SandboxGone(f"the container of sandbox {self.id} has ended") from error
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry a connection of this machine to the server."""
@@ -170,7 +163,7 @@ class Container:
         await await_shielded(self._close())
 
     async def _close(self) -> None:
-        name, process = container_name(self.record.id), self._process
+        name, process = container_name(self.id), self._process
         if process is not None:
             assert process.stdin is not None  # noqa: S101  it is a pipe
             process.stdin.close()
@@ -182,7 +175,7 @@ class Container:
                     await asyncio.wait([asyncio.ensure_future(process.wait())], timeout=_PAUSE_S)
         if self._serving is not None:
             await asyncio.wait([self._serving], timeout=END_S)
-        await asyncio.to_thread(self._records.remove, self.record)
+        await asyncio.to_thread(self.records.remove, self.record)
 
     async def _open(self, purpose: dict[str, object]) -> Channel:
         assert self._channels is not None, "it was started"  # noqa: S101
@@ -222,7 +215,6 @@ async def _follow(channel: Channel, stdout: OutputTail, stderr: OutputTail) -> i
             return int(content)
         if kind in (protocol.DATA, protocol.ERRORS):
             (stdout if kind == protocol.DATA else stderr).add(content)
-            await channel.consumed(len(content))
 
 
 async def _feed(channel: Channel, stdin: IO[bytes]) -> None:

@@ -141,7 +141,7 @@ async def _installed(
         sources, carried, unseen = _package_sources()
         if unseen:
             on_progress(f"{', '.join(unseen)}: a folder of this machine, which a build in a container cannot use")
-        variables = {
+        container.variables = {
             **sources,
             "PATH": f"{SERVER}/bin:/usr/local/bin:/usr/bin:/bin",
             "HOME": f"{WORKSPACE}/home",
@@ -153,10 +153,10 @@ async def _installed(
             await container.start()
         with tempfile.TemporaryDirectory() as folder:
             packed = await asyncio.to_thread(_packed, recipe, carried, Path(folder))
-            await _run(container, variables, ("tar", "-xf", "-", "-C", f"{WORKSPACE}/home"), packed)
+            await _run(container, ("tar", "-xf", "-", "-C", f"{WORKSPACE}/home"), packed)
         module = "sandbox_runtime.backends.image_setup"
-        await _run(container, variables, (SERVER_PYTHON, "-I", "-m", module, f"{WORKSPACE}/home/recipe", PROGRAM))
-        await docker("commit", container_name(container.record.id), name, timeout_s=BUILD_S)
+        await _run(container, (SERVER_PYTHON, "-I", "-m", module, f"{WORKSPACE}/home/recipe", PROGRAM))
+        await docker("commit", container_name(container.id), name, timeout_s=BUILD_S)
     finally:
         await container.close()
     found = await asyncio.to_thread(image_id, name)
@@ -165,10 +165,10 @@ async def _installed(
     return found
 
 
-async def _run(container: Container, variables: dict[str, str], argv: Sequence[str], stdin: Path | bytes = b"") -> None:
+async def _run(container: Container, argv: Sequence[str], stdin: bytes = b"") -> None:
     output = OutputTail(_OUTPUT_BYTES)
     command = Command(tuple(argv), stdin=stdin, timeout_s=BUILD_S)
-    status = await container.run(command, variables, output)
+    status = await container.run(command, output)
     if status != 0:
         how = f"took longer than {BUILD_S:g} s" if status is None else f"exited with status {status}"
         end = output.bytes()[-_SHOWN_BYTES:].decode("utf-8", "replace").strip()

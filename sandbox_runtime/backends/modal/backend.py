@@ -21,6 +21,7 @@ from sandbox_runtime.backends.modal.api_calls import GONE, REFUSED, retried, tra
 from sandbox_runtime.backends.modal.creation import START, egress_rules, found, models_url, tags_of_start
 from sandbox_runtime.backends.modal.sandbox import ModalSandbox
 from sandbox_runtime.backends.own_packages import name_of
+from sandbox_runtime.runtime import Runtime
 
 APP = "evolverpc"
 """The default app of sandboxes, which lists them in Modal's own tools."""
@@ -43,8 +44,8 @@ _DEFINITE = (*REFUSED, exception.ResourceExhaustedError, exception.InvalidError,
 logger = logging.getLogger(__name__)
 
 
-class ModalBackend:
-    """See `Backend`; open it before other calls. `app_name`: the app of the sandboxes.
+class ModalBackend(Runtime):
+    """See `Runtime`; open it before other calls. `app_name`: the app of the sandboxes.
 
     Modal enforces egress, cpu, memory and lifetime. It does not limit the disk: `workspace_mb` limits each file, and
     `processes` applies if its kernel counts them. A sandbox is one machine: its server runs without a jail.
@@ -53,10 +54,10 @@ class ModalBackend:
     name = "modal"
 
     def __init__(self, app_name: str = APP) -> None:
+        super().__init__()
         self._app_name = app_name
         self._opened: tuple[modal.Client, modal.App] | None = None
-        self._images: dict[str, modal.Image] = {}
-        self._sandboxes: dict[str, ModalSandbox] = {}
+        self._started: dict[str, ModalSandbox] = {}
 
     async def open(self) -> None:
         """Find the app, or make it. Raises `RuntimeUnavailable`: no token, a wrong one, or Modal cannot be reached."""
@@ -117,7 +118,7 @@ class ModalBackend:
                 image = await self._built(wanted.name, partial(images.of_packages, wanted))
         return PreparedEnvironment(Recipe(), (), python=image_setup.SERVER_PYTHON, image=image)
 
-    async def start(self, spec: SandboxSpec, log: OutputTail) -> ModalSandbox:
+    async def begin(self, spec: SandboxSpec, log: OutputTail) -> ModalSandbox:
         image = spec.prepared.image
         if image is None:
             raise EnvironmentMissing("there is no image to start from: `prepare` the recipe with this runtime")
@@ -134,14 +135,14 @@ class ModalBackend:
         except BaseException:
             await await_shielded(self._undo(creating, tags[START]))
             raise
-        sandbox = self._sandboxes[created.object_id] = ModalSandbox(created, spec, log)
+        sandbox = self._started[created.object_id] = ModalSandbox(created, spec, log)
         return sandbox
 
     async def stop(self, id_: str) -> None:
         await await_shielded(self._stop(id_))
 
     async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
-        """See `Backend.found`; the sandboxes of this app. One is known as an orphan only where it was started."""
+        """See `Runtime.found`; the sandboxes of this app. One is known as an orphan only where it was started."""
         client, app = self._client_and_app()
         places_left = asyncio.Semaphore(_AT_ONCE)
 
@@ -161,7 +162,7 @@ class ModalBackend:
 
     async def _stop(self, id_: str) -> None:
         client, _ = self._client_and_app()
-        own = self._sandboxes.get(id_)
+        own = self._started.get(id_)
         try:
             with translated_errors(f"end sandbox {id_}"), contextlib.suppress(*GONE):
                 sandbox = own.at_modal if own is not None else await modal.Sandbox.from_id.aio(id_, client=client)
@@ -172,7 +173,7 @@ class ModalBackend:
             if own is not None:
                 await own.forget()
         if own is not None:
-            self._sandboxes.pop(id_, None)
+            self._started.pop(id_, None)
             await own.at_modal.detach.aio()  # type: ignore[no-untyped-call]  # after that nothing can be asked
 
     async def _create(self, spec: SandboxSpec, image: str, tags: dict[str, str]) -> modal.Sandbox:
@@ -185,15 +186,13 @@ class ModalBackend:
             **({} if session is None else session.env(models_url(session), None)),
             **spec.secrets,
         }
-        if image not in self._images:
-            self._images[image] = modal.Image.from_id(image, client=client)
         return await modal.Sandbox.create.aio(
             *("sleep", "infinity"),
             app=app,
             client=client,
-            image=self._images[image],
+            image=modal.Image.from_id(image, client=client),
             tags=tags,
-            env=_env(spec),
+            env={**spec.prepared.variables(image_setup.WORKSPACE, STANDARD_PATH), **spec.env},
             secrets=[modal.Secret.from_dict(hidden)] if hidden else None,
             timeout=math.ceil(spec.limits.lifetime_s),
             workdir=image_setup.WORKSPACE,
@@ -239,8 +238,3 @@ class ModalBackend:
         if self._opened is None:
             raise RuntimeError('open the runtime first: `async with open_runtime("modal") as runtime`')
         return self._opened
-
-
-def _env(spec: SandboxSpec) -> dict[str, str | None]:
-    """Return the variables of every command that are not secret."""
-    return {**spec.prepared.variables(image_setup.WORKSPACE, STANDARD_PATH), **spec.env}

@@ -59,7 +59,7 @@ class ModalSandbox:
         own = [os.dup(each) for each in streams]
         return asyncio.ensure_future(self._asked("carry the streams of a command", lambda: carried(process, own)))
 
-    async def serve(self, endpoint: ServerEndpoint) -> SandboxExit:
+    async def serve(self, main: Command, endpoint: ServerEndpoint) -> SandboxExit:
         if self._spec.gateway_session is not None:
             await self._reach_gateway(models_url(self._spec.gateway_session))
         env = {
@@ -68,7 +68,7 @@ class ModalSandbox:
             MEMORY_VARIABLE: str(self._spec.limits.memory_mb),
             "GEPA_ALLOWED_HOSTS": urlsplit(endpoint.url).hostname or "",
         }
-        process = await self._asked("start the server", lambda: self._commands.start(self._spec.main, env=env))
+        process = await self._asked("start the server", lambda: self._commands.start(main, env=env))
         try:
             outputs = (copied(process.stdout, self._log), copied(process.stderr, self._log))
             following = await finished_before(self._ended, followed(process, *outputs))

@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from evolverpc_common.output_tail import OutputTail
@@ -14,7 +14,7 @@ from sandbox_runtime.api.egress import Open
 from sandbox_runtime.api.sandbox import EgressNotEnforced, RuntimeUnavailable, SandboxExit
 from sandbox_runtime.api.spec import STANDARD_PATH, Command, PreparedEnvironment, Recipe, SandboxSpec
 from sandbox_runtime.backends.inputs import input_of
-from sandbox_runtime.backends.local_backend import LocalBackend
+from sandbox_runtime.backends.local_backend import LocalBackend, LocalContainer
 from sandbox_runtime.backends.local_steps import check_environment, server_socket
 from sandbox_runtime.backends.plain_commands import end_marked, run_build, run_command
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
@@ -64,34 +64,33 @@ class ProcessBackend(LocalBackend):
             import_paths=built.import_paths,
         )
 
-    async def make(self, spec: SandboxSpec, log: OutputTail) -> tuple["ProcessContainer", Mapping[str, str]]:
+    async def make(self, spec: SandboxSpec, log: OutputTail) -> "ProcessContainer":
         if spec.egress != Open():
             raise EgressNotEnforced(
                 f"the process backend cannot enforce {spec.egress}: its processes reach what you reach. "
                 "Use bubblewrap, docker or modal, or allow every host"
             )
         check_environment(spec.prepared)
-        container = ProcessContainer(self._records, spec, log)
+        container = ProcessContainer(self._records, spec.labels, spec.limits, log)
         workspace = container.workspace
         own = spec.prepared.variables(str(workspace), STANDARD_PATH)
         if spec.prepared.import_paths:
             own["PYTHONPATH"] = ":".join(f"{workspace}/program/{path}" for path in spec.prepared.import_paths)
-        return container, own
+        container.variables = own
+        return container
 
     @staticmethod
     def free(record: SandboxRecord) -> None:
         end_marked(record.id)
 
 
-class ProcessContainer:
-    """See `local_backend.Container`: a folder for its workspace, in that of its record."""
+class ProcessContainer(LocalContainer):
+    """See `LocalContainer`: a folder for its workspace, in that of its record."""
 
-    def __init__(self, records: SandboxRecords, spec: SandboxSpec, log: OutputTail) -> None:
-        self._records = records
-        self._limits = spec.limits
-        self._log = log
-        self.record = records.add(spec.labels)
-        self.workspace = self.record.folder / "workspace"
+    @property
+    def workspace(self) -> Path:
+        """Its workspace."""
+        return self.record.folder / "workspace"
 
     async def start(self) -> None:
         for folder in (self.workspace, self.workspace / "home", self.workspace / "tmp"):
@@ -104,23 +103,22 @@ class ProcessContainer:
             stack.pop_all()
         return opened
 
-    async def run(
-        self, command: Command, env: Mapping[str, str], stdout: OutputTail, stderr: OutputTail | None = None
-    ) -> int | None:
-        options = (*self._options(command), f"--memory={self._limits.memory_mb << 20}")
+    async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
+        options = (*self._options(command), f"--memory={self.limits.memory_mb << 20}")
+        env = {**self.variables, **command.env}
         async with input_of(command) as stdin:
             return await run_command(command.argv, options, env, stdin, stdout, stderr, timeout_s=command.timeout_s)
 
-    async def serve(self, command: Command, env: Mapping[str, str]) -> SandboxExit:
-        options, variables = self._options(command), {**env, "GEPA_LISTEN": "fd:3"}
+    async def run_server(self, command: Command) -> SandboxExit:
+        options, env = self._options(command), {**self.variables, **command.env, "GEPA_LISTEN": "fd:3"}
         with server_socket(self.record) as listening:
             async with input_of(command) as stdin:
-                status = await run_command(command.argv, options, variables, stdin, self._log, listening=listening)
+                status = await run_command(command.argv, options, env, stdin, self.log, listening=listening)
         return SandboxExit("exited", status)
 
     def _options(self, command: Command) -> tuple[str, ...]:
-        folder, most = self.workspace / command.cwd, self._limits.workspace_mb << 20
+        folder, most = self.workspace / command.cwd, self.limits.workspace_mb << 20
         return (f"--mark={self.record.id}", f"--folder={folder}", f"--file-size={most}")
 
     async def close(self) -> None:
-        await run_shielded(self._records.free, self.record.id, ProcessBackend.free)
+        await run_shielded(self.records.free, self.id, ProcessBackend.free)

@@ -30,7 +30,7 @@ def test_sandboxes_of_earlier_attempts_are_ended_and_those_of_other_jobs_are_not
             started = []
             for job in ("job_1", "job_1", "job_2"):
                 spec = SandboxSpec(main=Command(()), prepared=prepared, labels={RUN_LABEL: job})
-                started.append((await backend.start(spec, OutputTail(0))).id)  # never ended, as by a lost attempt
+                started.append((await backend.begin(spec, OutputTail(0))).id)  # never ended, as by a lost attempt
             return started
 
         *_, other = asyncio.run(start())

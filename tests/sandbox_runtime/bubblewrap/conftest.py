@@ -34,5 +34,5 @@ def records(tmp_path: Path, sockets: Path) -> SandboxRecords:
 
 @pytest.fixture
 async def runtime(find_control_groups: None, records: SandboxRecords, tmp_path: Path) -> AsyncIterator[Runtime]:
-    async with Runtime(BubblewrapBackend(records=records, environments=tmp_path / "environments")) as opened:
+    async with BubblewrapBackend(records=records, environments=tmp_path / "environments") as opened:
         yield opened

@@ -21,8 +21,8 @@ ENV = {"PATH": "/usr/bin:/bin", "GIVEN": "1"}
 
 
 def builder(runtime: Runtime, gateway_session: Echoing | None = None) -> RunBuildCommand:
-    assert runtime.backend._context is not None
-    return partial(run_build, runtime.backend._context, gateway_session)
+    assert runtime._context is not None
+    return partial(run_build, runtime._context, gateway_session)
 
 
 def names(folder: Path) -> list[str]:

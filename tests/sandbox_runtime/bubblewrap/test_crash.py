@@ -5,7 +5,6 @@ from pathlib import Path
 
 from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
 from sandbox_runtime.backends.records import SandboxRecords
-from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.bubblewrap.containers import groups_of, left_of
 from tests.support.waiting import eventually
 
@@ -19,7 +18,7 @@ from tests.sandbox_runtime.bubblewrap.containers import ANSWERING, python, shell
 
 async def main():
     records = SandboxRecords("bubblewrap", state=Path(sys.argv[1]), sockets=Path(sys.argv[2]))
-    async with Runtime(BubblewrapBackend(records=records)) as runtime:
+    async with BubblewrapBackend(records=records) as runtime:
         hold = 'import subprocess\\nsubprocess.Popen(["sleep", "600"], start_new_session=True)\\n'
         spec = await spec_of(runtime, main=python(hold + ANSWERING))
         sandboxes = await asyncio.gather(*(runtime.start(spec) for _ in range(3)))
@@ -41,7 +40,7 @@ async def test_when_the_owner_is_killed_its_sandboxes_end_and_a_sweep_removes_th
     ) as owner:
         assert owner.stdout is not None
         started = json.loads(owner.stdout.readline())
-        runtime = Runtime(BubblewrapBackend(records=records))
+        runtime = BubblewrapBackend(records=records)
         assert await runtime.sweep() == []
         assert {found.orphan for found in await runtime.found()} == {False}
         owner.kill()

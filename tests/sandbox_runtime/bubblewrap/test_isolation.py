@@ -103,7 +103,7 @@ async def test_the_size_of_written_files_is_bounded_in_every_folder(runtime: Run
 async def test_memory_is_bounded_for_one_process_and_for_all(runtime: Runtime) -> None:
     sandbox = await started(runtime, limits=ResourceLimits(memory_mb=128))
     done = await sandbox.exec(python("print(len(bytearray(b'x') * (200 * 2**20)))"))
-    if "memory" in runtime.backend._context.groups.missing_controllers:  # type: ignore[union-attr]
+    if "memory" in runtime._context.groups.missing_controllers:  # type: ignore[union-attr]
         assert b"MemoryError" in done.stderr
     else:
         assert done.status == 137

@@ -5,7 +5,6 @@ import pytest
 from sandbox_runtime import RuntimeUnavailable
 from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
-from sandbox_runtime.runtime import Runtime
 
 
 def program(folder: Path, script: str) -> None:
@@ -19,7 +18,7 @@ async def test_without_bubblewrap_the_error_names_the_package_to_install(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RuntimeUnavailable, match="apt install bubblewrap"):
-        await Runtime(BubblewrapBackend()).__aenter__()
+        await BubblewrapBackend().__aenter__()
 
 
 def test_a_bubblewrap_that_cannot_create_namespaces_is_refused_with_its_own_message(

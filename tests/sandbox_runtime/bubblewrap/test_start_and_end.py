@@ -23,8 +23,8 @@ async def test_a_start_without_its_program_fails_and_leaves_nothing(
     runtime: Runtime, records: SandboxRecords, sockets: Path
 ) -> None:
     spec = await spec_of(runtime)
-    assert runtime.backend._context is not None
-    runtime.backend._context = replace(runtime.backend._context, bubblewrap="/gone/bwrap")
+    assert runtime._context is not None
+    runtime._context = replace(runtime._context, bubblewrap="/gone/bwrap")
     with pytest.raises(SandboxNotReady, match="No such file"):
         await runtime.start(spec)
     assert left_of(records, sockets) == []

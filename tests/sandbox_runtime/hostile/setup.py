@@ -16,7 +16,6 @@ from gepa_client.transport.rpc_client import RpcClient
 from sandbox_runtime import Allow, ResourceLimits
 from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
 from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayRefusal, ProviderCall, openai
-from sandbox_runtime.runtime import Runtime
 from sandbox_runtime.source import ClientSandbox, ClientSettings, Source
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider
 from tests.sandbox_runtime.source.repositories import commit
@@ -85,7 +84,7 @@ async def hostile_setup(folder: Path) -> AsyncIterator[HostileSetup]:
                 resolve=_rebound,
             )
         )
-        runtime = await stack.enter_async_context(Runtime(BubblewrapBackend()))
+        runtime = await stack.enter_async_context(BubblewrapBackend())
         egress = Allow(domains=(REBOUND,))
         settings = ClientSettings(egress=egress, limits=ResourceLimits(memory_mb=384, workspace_mb=128, processes=192))
         for name in ("hostile-0", "hostile-1"):

@@ -20,12 +20,12 @@ async def cloud() -> AsyncIterator[Cloud]:
 
 @pytest.fixture
 async def backend(runtime: Runtime) -> ModalBackend:
-    assert isinstance(runtime.backend, ModalBackend)
-    return runtime.backend
+    assert isinstance(runtime, ModalBackend)
+    return runtime
 
 
 @pytest.fixture
 async def runtime(cloud: Cloud) -> AsyncIterator[Runtime]:
-    async with Runtime(ModalBackend()) as runtime:
+    async with ModalBackend() as runtime:
         yield runtime
     assert cloud.running == [], "nothing outlives its runtime"

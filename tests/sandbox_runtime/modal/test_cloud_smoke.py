@@ -8,7 +8,6 @@ import pytest
 
 from sandbox_runtime import Closed, Command, EnvironmentMissing, Recipe, ResourceLimits, SandboxSpec
 from sandbox_runtime.backends.modal.backend import ModalBackend
-from sandbox_runtime.runtime import Runtime
 
 pytestmark = [
     pytest.mark.skipif(
@@ -22,7 +21,7 @@ CONNECTS = "import socket; socket.create_connection(('1.1.1.1', 443), 5); print(
 
 
 async def test_a_sandbox_serves_reaches_nothing_and_is_gone() -> None:
-    async with Runtime(ModalBackend("evolverpc-smoke")) as runtime:
+    async with ModalBackend("evolverpc-smoke") as runtime:
         try:
             prepared = await runtime.prepare(Recipe(), on_progress=print)
         except EnvironmentMissing:

@@ -74,7 +74,7 @@ async def test_missing_credentials_are_an_error_with_the_command_that_creates_th
     for name in ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"):
         monkeypatch.setenv(name, "")
     with pytest.raises(RuntimeUnavailable, match="modal token new"):
-        await Runtime(ModalBackend()).__aenter__()
+        await ModalBackend().__aenter__()
 
 
 async def test_a_sandbox_that_dies_in_a_call_is_gone_at_once(cloud: Cloud, runtime: Runtime) -> None:
@@ -132,7 +132,7 @@ async def test_a_sandbox_whose_process_was_killed_is_swept_and_none_of_another_o
     cloud: Cloud, runtime: Runtime
 ) -> None:
     mine = await runtime.start(spec(cloud, labels={"run": "r"}))
-    async with Runtime(ModalBackend()) as another:
+    async with ModalBackend() as another:
         orphan, foreign = [await another.start(spec(cloud, labels={"run": "r"})) for _ in range(2)]
         cloud.box(foreign.id).tags = {"purpose": "unknown"}
         ended = await asyncio.create_subprocess_exec(sys.executable, "-S", "-c", "")

@@ -25,7 +25,7 @@ async def spec(backend: ModalBackend, cloud: Cloud) -> SandboxSpec:
 
 
 async def test_a_command_reads_and_writes_the_descriptors_to_their_ends(backend: ModalBackend, cloud: Cloud) -> None:
-    sandbox = await backend.start(await spec(backend, cloud), OutputTail(0))
+    sandbox = await backend.begin(await spec(backend, cloud), OutputTail(0))
     (read_in, write_in), (read_out, write_out), (read_err, write_err) = os.pipe(), os.pipe(), os.pipe()
     command = Command((SERVER_PYTHON, "-I", "-S", "-c", ECHO))
     ending = await sandbox.begin(command, [read_in, write_out, write_err])
@@ -49,7 +49,7 @@ async def test_a_command_reads_and_writes_the_descriptors_to_their_ends(backend:
 
 
 async def test_a_command_of_a_sandbox_that_ends_has_no_status(backend: ModalBackend, cloud: Cloud) -> None:
-    sandbox = await backend.start(await spec(backend, cloud), OutputTail(0))
+    sandbox = await backend.begin(await spec(backend, cloud), OutputTail(0))
     with open(os.devnull, "r+b") as nothing:  # noqa: ASYNC230, PTH123  it blocks on nothing
         ending = await sandbox.begin(Command(("sleep", "600")), [nothing.fileno()] * 3)
     await backend.stop(sandbox.id)

@@ -59,7 +59,7 @@ async def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: Path)
     monkeypatch.setenv("UV_OFFLINE", "1")
     monkeypatch.setenv("UV_FIND_LINKS", str(shared / "wheels"))
     backend = ProcessBackend(environments=shared / "environments")
-    async with Runtime(backend) as runtime:
+    async with backend as runtime:
         yield runtime
 
 
