@@ -88,21 +88,6 @@ class RecordStore:
             self._database.write(work)
         return written
 
-    def delete(self, record: Record) -> None:
-        """Delete a record that was read before. Raises `RecordChanged`."""
-        table, tries = table_of(type(record)), 0
-
-        def work(rows: Rows) -> None:
-            nonlocal tries
-            tries += 1
-            if rows.delete(table, _as_read(record)):
-                return
-            if tries == 1 or rows.same_keys(table, [_row(record)]):  # else an earlier try deleted it
-                raise RecordChanged(f"{record.kind} {record.id} has changed")
-
-        with self._used(type(record)):
-            self._database.write(work)
-
     def remove(
         self,
         type_: type[Record],
@@ -291,9 +276,9 @@ class TenantRecords:
         """As `changed`."""
         return changed(self.store, self._own(record), change)
 
-    def delete(self, record: Record) -> None:
-        """Delete a record that was read before. Raises `RecordChanged`."""
-        self.store.delete(self._own(record))
+    def remove(self, type_: type[Record], id_: str) -> int:
+        """Delete a record; return 0 if this tenant has none of this id."""
+        return self.store.remove(type_, self.tenant, id_=id_)
 
     def page(self, type_: type[R], where: Where | None = None, **options: Any) -> list[R]:
         """As `RecordStore.page`, of this tenant."""

@@ -156,7 +156,7 @@ def _abandoned(records: TenantRecords, begun: Delivery) -> None:
     """Take a delivery back that failed, so that it can be begun again."""
     found = records.get(Delivery, begun.id)
     if found is not None and found.url is None:
-        records.delete(found)
+        records.remove(Delivery, begun.id)
 
 
 def _delivered(program: Program, delivery: Delivery) -> Delivered:

@@ -166,16 +166,15 @@ def _event(body: bytes) -> dict[str, Any]:
 
 def _taken(records: RecordStore, github: GitHub, kind: str, event: dict[str, Any], delivery: str) -> bool:
     """Process an event once; the record of its delivery is written first, and taken back if it cannot be processed."""
-    seen = SeenDelivery(tenant=TENANTS, id=delivery)
     try:
-        records.insert(seen)
+        records.insert(SeenDelivery(tenant=TENANTS, id=delivery))
     except RecordExists:
         detail = "this delivery was received before"
         raise Problem(409, "replayed", "Delivery received before", detail) from None
     try:
         return _processed(records, github, kind, event)
     except BaseException:
-        records.delete(seen)
+        records.remove(SeenDelivery, TENANTS, id_=delivery)
         raise
 
 
@@ -204,9 +203,7 @@ def _installation_changed(records: RecordStore, installation_id: str, action: st
     bound = records.page(Installation, None, where, limit=MOST_BOUND)
     for record in bound:
         if action == "deleted":
-            current = records.get(Installation, record.tenant, record.id)
-            if current is not None:
-                records.delete(current)
+            records.remove(Installation, record.tenant, id_=record.id)
         else:
             changed(records, record, lambda each: each.model_copy(update={"suspended": action == "suspend"}))
     status = {"deleted": "unreachable", "suspend": "suspended", "unsuspend": "connected"}[action]

@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field
 
 from gepa_service.api.access import Manager
 from gepa_service.api.documented import documented
-from gepa_service.api.pages import Page, Paging, known
+from gepa_service.api.pages import Page, Paging
+from gepa_service.api.problems import not_found
 from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.repositories import Id
 from gepa_service.auth.members import make_member
@@ -63,7 +64,8 @@ def members(caller: Manager, query: Paging) -> MemberPage:
 @router.delete("/members/{member_id}", status_code=204, responses=documented(404))
 def delete_member(member_id: Id, caller: Manager) -> None:
     """Remove a member, whose tokens are refused at once."""
-    caller.records.delete(known(caller.records, Member, member_id, "member"))
+    if not caller.records.remove(Member, member_id):
+        raise not_found("member")
 
 
 def _added(records: TenantRecords, record: Member) -> Member:
