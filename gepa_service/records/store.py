@@ -253,6 +253,22 @@ def changed(store: RecordStore, record: R, change: Callable[[R], R]) -> R:
     raise RecordChanged(f"{record.kind} {record.id} is written by others all the time")
 
 
+def stored(store: RecordStore, made: R, over: Callable[[R], R]) -> R:
+    """Add a record, or write what `over` makes of the one of its id that is there, as `changed`; return it.
+
+    Raises:
+        RecordChanged: others came before `ATTEMPTS` times.
+    """
+    for _ in range(ATTEMPTS):
+        found = store.get(type(made), made.tenant, made.id)
+        with contextlib.suppress(RecordExists, RecordChanged):  # it was added, or deleted, meanwhile
+            if found is not None:
+                return changed(store, found, over)
+            store.insert(made)
+            return made
+    raise RecordChanged(f"{made.kind} {made.id} is written by others all the time")
+
+
 @dataclass(frozen=True)
 class TenantRecords:
     """The records of one tenant, and of no other. What a route may use."""

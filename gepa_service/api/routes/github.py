@@ -16,7 +16,7 @@ from gepa_service.api.request_body import RequestBody
 from gepa_service.api.threads import in_thread
 from gepa_service.model.program_version import Installation, Repository, SeenDelivery
 from gepa_service.model.tenant import TENANTS
-from gepa_service.records.store import RecordExists, RecordStore, TenantRecords, changed
+from gepa_service.records.store import RecordExists, RecordStore, changed, stored
 from gepa_service.repositories.github_installations import CONFIRMATION, STATE, GitHub, GitHubFailed, owner_and_name
 
 router = APIRouter(tags=["github"])
@@ -113,18 +113,8 @@ def confirm(asked: ConfirmRequest, caller: Writer, service: Parts) -> Installati
         installation_id=claims["installation_id"],
         account=claims["account"],
     )
-    found = _bound(caller.records, record)
+    found = stored(service.records, record, lambda each: each.model_copy(update={"suspended": False}))
     return InstallationView(installation_id=int(found.id), account=found.account, suspended=found.suspended)
-
-
-def _bound(records: TenantRecords, record: Installation) -> Installation:
-    try:
-        records.insert(record)
-    except RecordExists:
-        found = records.get(Installation, record.id)
-        if found is not None:
-            return records.change(found, lambda each: each.model_copy(update={"suspended": False}))
-    return record
 
 
 @router.post("/github/webhook", responses=documented(401, 409))
