@@ -28,6 +28,7 @@ def serve(pipe: Connection, address: str) -> None:
     calls: dict[str, Callable[..., Any]] = {"names": _names, "start": _start, "stop": _stop}
     try:
         _connect(address)
+        pipe.send(None)
         while True:
             name, arguments = pipe.recv()
             pipe.send(calls[name](*arguments))

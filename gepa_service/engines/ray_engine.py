@@ -7,6 +7,7 @@ which is started again as needed. Attempts depend neither on that process nor on
 import importlib.util
 import multiprocessing
 import signal
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -15,8 +16,11 @@ from typing import Any, Self
 from gepa_service.engines.engine import EngineRefused, EngineUnavailable
 from gepa_service.model.work import Work
 
-ANSWER_S = 15.0
-"""Seconds without an answer after which the cluster counts as away; a connection takes up to ten."""
+ANSWER_S = 5.0
+"""Seconds without an answer after which the cluster counts as away."""
+
+GIVE_UP_S = 60.0
+"""Seconds without an answer after which a new process connects again; the first connection takes up to ten."""
 
 
 class RayEngine:
@@ -30,17 +34,24 @@ class RayEngine:
     def __init__(self, address: str, run: Callable[..., None], arguments: Callable[[Work], tuple[Any, ...]]) -> None:
         self._address, self._run, self._arguments = address, run, arguments
         self._caller: tuple[BaseProcess, Connection] | None = None
+        self._asked: float | None = None
+        """Since when an answer of the caller is due."""
 
     def __enter__(self) -> Self:
         """Connect. Raises `EngineRefused`; a cluster that is away is connected to later."""
         if importlib.util.find_spec("ray") is None:
             raise EngineRefused("Ray is not installed: pip install 'evolverpc[ray]' here and on each node")
-        try:
-            self._call("names")
-        except EngineRefused:
-            raise
-        except EngineUnavailable:
-            pass
+        until = time.monotonic() + GIVE_UP_S
+        while time.monotonic() < until:
+            try:
+                self._call("names")
+                break
+            except EngineRefused:
+                self._end_caller()
+                raise
+            except EngineUnavailable:
+                if self._caller is None:  # it is known to be away; else it has not answered yet
+                    break
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -62,23 +73,32 @@ class RayEngine:
     # --- the process that calls Ray -----------------------------------------------------------------------------------
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        """Return the result of a call. Raises `EngineUnavailable`; a new process connects for the next call."""
+        """Return the result of a call. Raises `EngineUnavailable`."""
         if self._caller is None:
             self._start_caller()
         assert self._caller is not None  # noqa: S101
         pipe = self._caller[1]
         try:
+            if self._asked is not None:
+                self._answer(pipe)  # to the call before, or the connection
             pipe.send((name, arguments))
-            if not pipe.poll(ANSWER_S):
-                raise EngineUnavailable("it does not answer")
-            if isinstance(answer := pipe.recv(), Exception):
-                raise answer
+            self._asked = time.monotonic()
+            return self._answer(pipe)
         except (EOFError, OSError):
             self._end_caller()
             raise EngineUnavailable(f"the connection to the Ray cluster at {self._address} was lost") from None
-        except EngineUnavailable as error:
+
+    def _answer(self, pipe: Connection) -> Any:
+        assert self._asked is not None  # noqa: S101
+        if not pipe.poll(ANSWER_S):
+            if time.monotonic() - self._asked > GIVE_UP_S:
+                self._end_caller()
+            raise EngineUnavailable(f"the Ray cluster at {self._address} does not answer")
+        answer = pipe.recv()
+        self._asked = None
+        if isinstance(answer, Exception):
             self._end_caller()
-            raise type(error)(f"the Ray cluster at {self._address} cannot be used: {error}") from None
+            raise type(answer)(f"the Ray cluster at {self._address} cannot be used: {answer}")
         return answer
 
     def _start_caller(self) -> None:
@@ -87,7 +107,7 @@ class RayEngine:
         process = spawn.Process(target=_serve, args=(of_caller, self._address), name="ray", daemon=True)
         process.start()
         of_caller.close()
-        self._caller = process, pipe
+        self._caller, self._asked = (process, pipe), time.monotonic()
 
     def _end_caller(self) -> None:
         if self._caller is not None:
@@ -95,7 +115,7 @@ class RayEngine:
             pipe.close()
             process.kill()
             process.join()
-            self._caller = None
+            self._caller = self._asked = None
 
 
 def _serve(pipe: Connection, address: str) -> None:
