@@ -1,6 +1,6 @@
 """What the routes share: the stores, and how callers are recognized. Made once at the start, never changed."""
 
-import contextlib
+import functools
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -45,16 +45,17 @@ class Service:
     job_tokens: JobTokens | None = field(default=None, repr=False)
     revealed: Callable[[str], Revealed] = field(default=lambda _tenant: Revealed(), repr=False)
 
-    def opened_journals(self) -> contextlib.closing[Store]:
-        """Open the store of runs for a block. Raises `JournalError`."""
-        return contextlib.closing(open_store(self.journals))
+    @functools.cached_property
+    def store(self) -> Store:
+        """The store of runs, which its first use opens. Safe to use from several threads. Raises `JournalError`."""
+        return open_store(self.journals)
 
-    def attempt_parts(self, journals: Store) -> AttemptParts:
-        """Return what the records of attempts are kept with."""
+    def attempt_parts(self) -> AttemptParts:
+        """Return what the records of attempts are kept with. Raises `JournalError`."""
         assert self.job_tokens is not None, "attempts are known by tokens"  # noqa: S101
         return AttemptParts(
             records=self.records,
-            journals=journals,
+            journals=self.store,
             tokens=self.job_tokens,
             git=GitAccess(self.records, self.repositories, self.github),
             secrets=self.revealed,

@@ -83,7 +83,8 @@ class Idempotency:
                 if not expired and not (cut_off and found.digest == record.digest):
                     return found
                 with contextlib.suppress(RecordChanged):  # by another that took it over at the same time
-                    self._records.delete(found)
+                    self._records.replace(record.model_copy(update={"version": found.version}))
+                    return None
                 continue
             return None
 
@@ -138,8 +139,7 @@ class Idempotency:
     def _forget(self, record: IdempotentResponse) -> None:
         found = self._records.get(IdempotentResponse, record.tenant, record.id)
         if found is not None and found.digest == record.digest:
-            with contextlib.suppress(RecordChanged):
-                self._records.delete(found)
+            self._records.remove(IdempotentResponse, record.tenant, id_=record.id)
 
 
 def shown_once(request: Request) -> None:

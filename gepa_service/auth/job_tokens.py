@@ -44,18 +44,10 @@ class JobTokens:
         self._keys = [signing_key(master) for master in master_keys]
         self._clock = clock
 
-    def issue(self, job: Work, lifetime_s: float | None = None, *, role: TokenRole = "job") -> str:
-        """Return a token for the present attempt at the job. `lifetime_s`: as long as the role allows if not given.
-
-        Raises:
-            ValueError: the job does not run, or the lifetime is too long.
-        """
+    def issue(self, job: Work, *, role: TokenRole = "job") -> str:
+        """Return a token for the present attempt at the job. Raises `ValueError`: the job does not run."""
         if job.status != "running":
             raise ValueError(f"job {job.id} does not run")
-        longest_s = _LIFETIMES[role]
-        lifetime_s = longest_s if lifetime_s is None else lifetime_s
-        if not 0 < lifetime_s <= longest_s:
-            raise ValueError(f"a token of this kind is valid for at most {longest_s} s, not {lifetime_s} s")
         issued = self._clock()
         claims = {
             "iss": ISSUER,
@@ -64,7 +56,7 @@ class JobTokens:
             "tenant": job.tenant,
             "gen": job.attempts,
             "iat": issued,
-            "exp": issued + timedelta(seconds=lifetime_s),
+            "exp": issued + timedelta(seconds=_LIFETIMES[role]),
         }
         return jwt.encode(claims, self._keys[0], ALGORITHM)
 

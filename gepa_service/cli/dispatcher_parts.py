@@ -116,15 +116,14 @@ def dispatch(
 
     beside = {"webhooks": send, "deleted files": clean}
     threads = [threading.Thread(target=each, name=name) for name, each in beside.items()]
-    with service.opened_journals() as journals:
-        parts = service.attempt_parts(journals)
-        with opened_dispatcher(parts, place, at_once, engine) as dispatcher:
+    parts = service.attempt_parts()
+    with opened_dispatcher(parts, place, at_once, engine) as dispatcher:
+        for thread in threads:
+            thread.start()
+        ready()
+        try:
+            dispatcher.run(stop)
+        finally:
+            stop.set()
             for thread in threads:
-                thread.start()
-            ready()
-            try:
-                dispatcher.run(stop)
-            finally:
-                stop.set()
-                for thread in threads:
-                    thread.join()
+                thread.join()

@@ -17,7 +17,7 @@ from gepa_service.jobs.front_port import Forward, opened_front
 from gepa_service.jobs.job_environment import basic_environment, cache_of
 from gepa_service.jobs.job_logs import JobLogs
 from gepa_service.jobs.process_main import LOG
-from gepa_service.jobs.shared_processes import TICK_S, ProcessKey, RunningWork, SharedProcesses
+from gepa_service.jobs.shared_processes import TICK_S, RunningWork, SharedProcesses
 from gepa_service.jobs.work_order import Ended, Front, Message, OptimizeOrder, Order, ProgramOrder, Spent, failed
 from gepa_service.records.store import RecordError, RecordsUnavailable
 
@@ -115,10 +115,8 @@ class Attempt:
                 raise
 
     def _begun(self, order: Order) -> RunningWork:
-        """Begin the work: an optimization in a process of its own."""
-        work = self._work.work
-        key = ProcessKey.of(work.tenant, work.repo_url, order) if isinstance(order, ProgramOrder) else None
-        return self._shared.begin(key, order, self._environment(), self._work.git, self._secrets)
+        program = (self._work.work.tenant, self._work.work.repo_url)
+        return self._shared.begin(program, order, self._environment(), self._work.git, self._secrets)
 
     def _prepare(self) -> None:
         for path in (self._folder, self._folder / "home", self._folder / "tmp"):

@@ -96,7 +96,7 @@ class AttemptRecords:
         git, revealed = self._parts.git.configuration(work), self._parts.secrets(work.tenant)
         kept = self._kept(work)
         done = kept.begin()
-        work = self._changed(lambda found: found.model_copy(update=kept.changes(self._mine(found), "running")))
+        work = self._changed(lambda found: found.model_copy(update=kept.changes(found, "running")))
         if work.attempts == 1:
             announce(TenantRecords(self._parts.records, self._tenant), work)
         return Begun(
@@ -147,8 +147,8 @@ class AttemptRecords:
 
     def _further(self, found: Work) -> Work:
         """Return the record with how far the work is, itself if that is no news."""
-        kept = self._kept(self._mine(found))
-        changes = kept.changes(found, "running")
+        kept = self._kept(found)
+        changes = kept.changes(found, found.status)
         if found.setbacks and kept.is_further(found):
             changes["setbacks"] = 0
         changed = found.model_copy(update=changes)
@@ -160,13 +160,8 @@ class AttemptRecords:
         kept.count()
         if isinstance(report.message, Spent):
             kept.take(report.message)
-
-        def settled(found: Work) -> Work:
-            changed = found.model_copy(update=kept.changes(found, found.status))
-            return found if changed == found else changed
-
         with contextlib.suppress(RecordChanged):  # it was deleted
-            changed(self._parts.records, self._own(), settled)
+            changed(self._parts.records, self._own(), self._further)
 
     def _record(self, work: Work, report: Report, ended: Ended) -> None:
         """Record how the work ended."""
@@ -217,7 +212,7 @@ class AttemptRecords:
             self._kept(self._mine()).count()
 
         def concluded(found: Work) -> Work:
-            kept = {**self._kept(self._mine(found)).changes(found, status), **changes}
+            kept = {**self._kept(found).changes(found, status), **changes}
             return found.model_copy(update={**kept, "completed": now()} if status in ENDED else kept)
 
         work = self._changed(concluded, PATIENCE_S)
@@ -228,7 +223,7 @@ class AttemptRecords:
         until = time.monotonic() + patience_s
         while True:
             try:
-                return changed(self._parts.records, self._mine(), change)
+                return changed(self._parts.records, self._mine(), lambda found: change(self._mine(found)))
             except RecordChanged:
                 raise _Lost from None
             except RecordsUnavailable:

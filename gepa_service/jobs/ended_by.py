@@ -3,14 +3,13 @@
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClaimLost, ClientError, ConnectionLost, StoreUnavailable, summary
 from gepa_client.sandboxing.session import SessionNotStarted
-from gepa_service.jobs.job_sandboxes import SettingNotTaken
 from gepa_service.jobs.work_order import Ended, failed
 from protocol.errors import RpcError
 from sandbox_runtime import SandboxError
 
 STOPPED = Ended(status="interrupted", reason="stopped")
 
-ENDING = (SessionNotStarted, SandboxError, SettingNotTaken, SettingsError, ClientError, RpcError, OSError)
+ENDING = (SessionNotStarted, SandboxError, SettingsError, ClientError, RpcError, OSError)
 """Errors that work may end by."""
 
 
@@ -23,8 +22,6 @@ def ended_by(error: Exception) -> Ended:
             return Ended(status="interrupted", reason=str(error))
         case SessionNotStarted():
             return failed("sandbox", "\n".join([str(error), *_notes(error)]))
-        case SettingNotTaken():
-            return failed("settings", str(error))
         case _:
             return failed("run", "\n".join([summary(error), *_notes(error)]))
 

@@ -8,11 +8,13 @@ from pathlib import Path
 from evolverpc_common.redaction import Secrets
 from evolverpc_common.untrusted_files import open_plain
 from gepa_service.jobs.attempt_messages import LogLines
-from gepa_service.model.job_log import LARGEST_CHUNK, LogLine
+from gepa_service.model.job_log import LogLine
 from gepa_service.records.record import new_id, now
 
 LONGEST_LINE = 4_000
-READ_AT_ONCE = 256 << 10
+READ_AT_ONCE = 32 << 10
+"""Bytes of one file; what is read at once is a record."""
+
 LARGEST_LOG = 8 << 20
 """Bytes of one file that an attempt records; the rest stays in the file."""
 
@@ -53,18 +55,14 @@ class JobLogs:
         if self.unsent and not last:
             return
         while True:
-            before = len(self._lines)
             for file in self._files:
                 self._read(file, last=last)
-            if not last or len(self._lines) == before:
-                break
-        while self._lines:
-            count, size = 0, 0
-            while count < len(self._lines) and (not count or size + len(self._lines[count].text) <= LARGEST_CHUNK):
-                size += len(self._lines[count].text)
-                count += 1
-            self.unsent += (LogLines(id=new_id("log"), lines=tuple(self._lines[:count])),)
-            del self._lines[:count]
+            if not self._lines:
+                return
+            self.unsent += (LogLines(id=new_id("log"), lines=tuple(self._lines)),)
+            self._lines.clear()
+            if not last:
+                return
 
     def sent(self, logs: tuple[LogLines, ...]) -> None:
         """Forget what was kept."""

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from evolverpc_common.network_addresses import parse_networks
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, Log
 from gepa_client.sandboxing.setup import open_setup
@@ -22,10 +23,6 @@ Show = Callable[[Log], None]
 CLOSED_LATE = Log("not all sandboxes have ended in time", is_warning=True)
 
 
-class SettingNotTaken(Exception):
-    """A setting that the backend does not have; the text names it."""
-
-
 @contextlib.contextmanager
 def work_settings(
     order: WorkOrder, settings_for: Callable[[Mapping[str, Any]], RunConfig]
@@ -35,13 +32,13 @@ def work_settings(
     `settings_for`: returns the settings, given those by which sandboxes at Modal reach the gateway.
 
     Raises:
-        SettingNotTaken: the settings do not fit the backend. SandboxError: the front's port is taken.
+        SettingsError: the settings do not fit the backend. SandboxError: the front's port is taken.
     """
     with fronted(order.front) as (gateway, front):
         try:
             settings = settings_for(gateway)
         except ValidationError as error:
-            raise SettingNotTaken(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from error
+            raise SettingsError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from error
         yield settings, front
 
 
@@ -54,7 +51,7 @@ def started_session(
     `settings_for`: as of `work_settings`. Yield the session, and the front of work at Modal.
 
     Raises:
-        SettingNotTaken, SandboxError: as of `work_settings`. SessionNotStarted: none became ready.
+        SettingsError, SandboxError: as of `work_settings`. SessionNotStarted: none became ready.
     """
     setup = partial(open_setup, allowed_networks=parse_networks(order.allow_networks), publishes=True)
     with work_settings(order, settings_for) as (settings, front):

@@ -9,7 +9,7 @@ from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.tenant import Usage
 from gepa_service.model.work import Work
 from gepa_service.records.record import now
-from gepa_service.records.store import RecordExists, RecordStore, changed
+from gepa_service.records.store import RecordStore, changed, stored
 
 NOTHING_LEFT = "it waits: the tenant's money of this month is spent (`usd_per_month`)"
 
@@ -59,23 +59,12 @@ def count_spending(records: RecordStore, work: Work, usd: float, unpriced: int) 
 
 def add_usage(records: RecordStore, more: Usage) -> None:
     """Add these numbers to those of the same tenant and month. Blocks. Raises `RecordsUnavailable`."""
-    found = records.get(Usage, more.tenant, more.id)
-    if found is None:
-        try:
-            records.insert(more)
-        except RecordExists:
-            add_usage(records, more)
-        return
 
     def added(each: Usage) -> Usage:
-        sums = {
-            "requests": each.requests + more.requests,
-            "usd": each.usd + more.usd,
-            "unpriced": each.unpriced + more.unpriced,
-        }
+        sums = {name: getattr(each, name) + getattr(more, name) for name in ("requests", "usd", "unpriced")}
         return each.model_copy(update=sums)
 
-    changed(records, found, added)
+    stored(records, more, added)
 
 
 def month_of(moment: datetime) -> str:

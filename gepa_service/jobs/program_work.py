@@ -6,7 +6,7 @@ import shlex
 import tempfile
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from gepa_client.transport.rpc_client import RpcClient
 from gepa_service.jobs.chat_names import ChatNames
 from gepa_service.jobs.job_sandboxes import end_earlier_attempts, work_settings
 from gepa_service.jobs.saved_program import saved_program
-from gepa_service.jobs.version_code import VersionCode, with_texts
+from gepa_service.jobs.version_code import version_on, with_texts
 from gepa_service.jobs.warm_sandboxes import NO_SANDBOX_S, ModelSpending, WarmSandboxes, WorkSandboxes
 from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone, failed
 from gepa_service.model.work import PROMPT, ProgramWork
@@ -38,6 +38,8 @@ from protocol import ApplyMutationResult, Candidate, EvaluateResult, JsonValue, 
 from protocol.errors import MutationRejected, RpcError
 
 Report = Callable[[Message], None]
+Present = Callable[[Candidate], Candidate]
+"""Returns a candidate with the texts of the work. Raises `SettingsError`: the program has no such components."""
 
 FINALIZE_S = 120.0
 KEPT_LOG = 20
@@ -79,7 +81,7 @@ async def _start_version(program: ProgramWork, address: Address) -> None:
     if program.code is not None:
         async with RpcClient(address) as client:
             await client.discover()
-            candidate = await VersionCode(program, lambda candidate: candidate).on(client)
+            candidate = await version_on(client, program)
             await client.evaluate(candidate, [], call_id=client.new_call_id(), timeout_s=program.timeout_s)
 
 
@@ -100,12 +102,11 @@ async def _done(order: ProgramOrder, sandboxes: WorkSandboxes, report: Report, l
         chat = names.texts(program.system_prompt, component_texts(candidate))
         return with_texts(candidate, {**program.candidate, **chat})
 
-    code = VersionCode(program, present)
     if order.what == "rollouts":
-        return await _rollouts(order, sandboxes, code, rows, report)
+        return await _rollouts(order, sandboxes, present, rows, report)
     try:
         async with asyncio.timeout(program.timeout_s):
-            return await _step(order, sandboxes, code, rows, log)
+            return await _step(order, sandboxes, present, rows, log)
     except TimeoutError:
         return failed("run", f"the step took longer than {program.timeout_s:g} s")
 
@@ -157,15 +158,19 @@ class _Tasks:
 
 
 @contextlib.asynccontextmanager
-async def _tasks(order: ProgramOrder, sandboxes: WorkSandboxes, code: VersionCode) -> AsyncIterator[_Tasks]:
-    """Open a fleet of the sandboxes for the block. Raises `ClientError`, `RpcError`: none can be used."""
+async def _tasks(order: ProgramOrder, sandboxes: WorkSandboxes, bundles: Sequence[str]) -> AsyncIterator[_Tasks]:
+    """Open a fleet of the sandboxes for the block. `bundles`: all commits that a server may lack.
+
+    Raises:
+        ClientError, RpcError: none can be used.
+    """
     fleet = Fleet(
         max_attempts=ATTEMPTS,
         max_outage_s=NO_SANDBOX_S,
         allow_mixed_programs=True,  # all run the same commit
         example_timeout_s=order.program.task_timeout_s,
         concurrency=InFlightLimit(order.program.parallelism),
-        bundles=lambda _commit: [(str(at), bundle) for at, bundle in enumerate(code.bundles)],
+        bundles=lambda _commit: [(str(at), bundle) for at, bundle in enumerate(bundles)],
     )
     try:
         await fleet.open(endpoints(sandboxes.settings))
@@ -179,7 +184,7 @@ async def _tasks(order: ProgramOrder, sandboxes: WorkSandboxes, code: VersionCod
 async def _rollouts(
     order: ProgramOrder,
     sandboxes: WorkSandboxes,
-    code: VersionCode,
+    present: Present,
     rows: list[tuple[int, dict[str, Any]]],
     report: Report,
 ) -> Ended:
@@ -193,8 +198,10 @@ async def _rollouts(
     reason = None
     async with RpcClient(endpoints(sandboxes.settings)[0]) as client:
         await client.discover()
-        candidate = await code.on(client)  # what is wrong with the code or the texts ends the batch
-    async with _tasks(order, sandboxes, code) as tasks:
+        candidate = present(
+            await version_on(client, order.program)
+        )  # what is wrong with the code or the texts ends the batch
+    async with _tasks(order, sandboxes, order.program.bundles) as tasks:
         try:
             async with asyncio.timeout(order.program.timeout_s), asyncio.TaskGroup() as group:
                 for index, row in rows:
@@ -215,7 +222,7 @@ def _none(status: str, message: str) -> dict[str, Any]:
 async def _step(
     order: ProgramOrder,
     sandboxes: WorkSandboxes,
-    code: VersionCode,
+    present: Present,
     rows: list[tuple[int, dict[str, Any]]],
     log: Callable[[str], None],
 ) -> Ended:
@@ -231,7 +238,7 @@ async def _step(
 
     async with RpcClient(address) as client:
         discovery = await client.discover()
-        before = await code.on(client)
+        before, bundles = present(await version_on(client, program)), list(program.bundles)
         made: dict[str, Any] = {}
         if mutation.get("kind") == PROMPT:
             after = with_texts(before, mutation["texts"])
@@ -247,10 +254,11 @@ async def _step(
             except MutationRejected as error:
                 return failed("mutation", summary(error))
             changed = validated(ApplyMutationResult, answer)
-            code.add(changed)
+            if changed.bundle is not None:
+                bundles.append(changed.bundle)
             after = changed.candidate
             made = changed.model_dump(mode="json", include={"branch", "commit", "diff", "summary"})
-        async with _tasks(order, sandboxes, code) as tasks:
+        async with _tasks(order, sandboxes, bundles) as tasks:
             run = partial(_tried, tasks, before if program.run_before else None, after)
             tried = await asyncio.gather(*(run(*each) for each in rows))
         saved, reason = await _program_json(sandboxes, client, after, [each["after"] for each in tried], log)
@@ -260,7 +268,7 @@ async def _step(
         "program": discovery.program.name,
         "program_json": saved,
         "base_commit": sandboxes.settings.ref,
-        "bundles": code.bundles,
+        "bundles": bundles,
         "tried": tried,
     }
     return Ended(status="completed", reason=reason, result=result)

@@ -16,7 +16,7 @@ from gepa_service.jobs.month_spending import NOTHING_LEFT, has_spent_all
 from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.work import LANES, TURN, Turn, What, Work
 from gepa_service.records.record import now
-from gepa_service.records.store import RecordChanged, RecordExists, RecordStore
+from gepa_service.records.store import RecordChanged, RecordStore, stored
 
 NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -42,7 +42,7 @@ class Queue:
                 if work is not None and has_spent_all(self.records, tenant):
                     self._note(work, NOTHING_LEFT)
                 elif work is not None and (begun := self._begun(work)) is not None:
-                    self._served(tenant)
+                    stored(self.records, Turn(tenant=tenant, id=TURN), lambda found: found.model_copy())
                     return begun
         return None
 
@@ -98,16 +98,6 @@ class Queue:
             return self.records.replace(work.model_copy(update=changes))
         except RecordChanged:
             return None
-
-    def _served(self, tenant: str) -> None:
-        try:
-            found = self.records.get(Turn, tenant, TURN)
-            if found is None:
-                self.records.insert(Turn(tenant=tenant, id=TURN))
-            else:
-                self.records.replace(found)
-        except (RecordChanged, RecordExists):
-            return  # another process served it in this moment
 
     def _last_turn(self, tenant: str) -> datetime:
         found = self.records.get(Turn, tenant, TURN)

@@ -11,7 +11,7 @@ from gepa_client.analysis.explanation import explain
 from gepa_client.certificate.certificate import Certificate, certify
 from gepa_client.errors import JournalError, NoCertificate, NoSuchRun, StoreUnavailable
 from gepa_client.journal.entries import PROCESSES, Entry, StoredRun
-from gepa_client.journal.store import Store, default_store, open_store
+from gepa_client.journal.store import Store, default_store
 from gepa_client.page import embedded
 from gepa_client.page.built_page import PageMissing
 from gepa_client.report import summary_fields as fields
@@ -26,23 +26,23 @@ class NoReport(Exception):
     """There is no report or certificate; the text has the reason."""
 
 
-def report_of(journals: str, job_id: str) -> bytes:
-    """Return the report of an ended run, a page. Blocks for seconds. `journals`: as `open_store` takes it.
+def report_of(store: Store, job_id: str) -> bytes:
+    """Return the report of an ended run, a page. Blocks for seconds.
 
     Raises:
         NoReport: there is no such run, or it never began.
         StoreUnavailable: the store cannot be read now.
     """
-    with _recorded(journals, job_id) as (view, run):
+    with _recorded(store, job_id) as (view, run):
         return embedded.exported(view, default_store(), run.id)
 
 
-def story_of(journals: str, job_id: str) -> list[str]:
+def story_of(store: Store, job_id: str) -> list[str]:
     """Return what happened in an ended run, in sentences, with each change on the way to its best candidate.
 
     Raises: as `report_of`.
     """
-    with _recorded(journals, job_id) as (view, run):
+    with _recorded(store, job_id) as (view, run):
         explained = explain(view, run)
         record = view_of(view, run)
         with contextlib.suppress(NoCertificate):
@@ -55,41 +55,38 @@ def story_of(journals: str, job_id: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def _recorded(journals: str, job_id: str) -> Iterator[tuple[Store, StoredRun]]:
-    """Open the store as a tenant may see it, with a run that has begun. Raises: as `report_of`."""
-    with _opened(journals, job_id) as (store, run):
-        if run.identity is None:
-            raise NoReport("the run has not evaluated an example")
-        view = cast("Store", TenantView(store))
-        try:
-            yield view, view.run(run.id)
-        except StoreUnavailable:
-            raise
-        except (PageMissing, JournalError) as error:
-            raise NoReport(str(error)) from None
+def _recorded(store: Store, job_id: str) -> Iterator[tuple[Store, StoredRun]]:
+    """Yield the store as a tenant may see it, with a run that has begun. Raises: as `report_of`."""
+    run = _run(store, job_id)
+    if run.identity is None:
+        raise NoReport("the run has not evaluated an example")
+    view = cast("Store", TenantView(store))
+    try:
+        yield view, view.run(run.id)
+    except StoreUnavailable:
+        raise
+    except (PageMissing, JournalError) as error:
+        raise NoReport(str(error)) from None
 
 
-def certificate_of(journals: str, job_id: str) -> Certificate:
+def certificate_of(store: Store, job_id: str) -> Certificate:
     """Return the certificate of a run.
 
     Raises:
         NoReport: there is no such run, or none can be given; the text has the reason.
         StoreUnavailable: the store cannot be read now.
     """
-    with _opened(journals, job_id) as (store, run):
-        try:
-            return certify(store, run)
-        except NoCertificate as error:
-            raise NoReport(str(error)) from None
+    try:
+        return certify(store, _run(store, job_id))
+    except NoCertificate as error:
+        raise NoReport(str(error)) from None
 
 
-@contextlib.contextmanager
-def _opened(journals: str, job_id: str) -> Iterator[tuple[Store, StoredRun]]:
-    with contextlib.closing(open_store(journals)) as store:
-        try:
-            yield store, store.run(job_id)
-        except NoSuchRun:
-            raise NoReport("the job has no run: it has not begun, or failed before its first example") from None
+def _run(store: Store, job_id: str) -> StoredRun:
+    try:
+        return store.run(job_id)
+    except NoSuchRun:
+        raise NoReport("the job has no run: it has not begun, or failed before its first example") from None
 
 
 class TenantView:

@@ -16,7 +16,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
@@ -60,21 +59,6 @@ PREFIX = "shared-process-"
 GIT, LOG = "gitconfig", "process.log"
 
 
-@dataclass(frozen=True)
-class ProcessKey:
-    """What all batches and steps of a process share. `given`: a digest of the secrets and networks of their orders."""
-
-    tenant: str
-    repo_url: str
-    given: bytes
-
-    @classmethod
-    def of(cls, tenant: str, repo_url: str, order: ProgramOrder) -> Self:
-        """Return that of a work."""
-        given = (sorted(order.secrets.items()), order.redacted, order.allow_networks)
-        return cls(tenant, repo_url, hashlib.sha256(repr(given).encode()).digest())
-
-
 class SharedProcesses:
     """The processes that this one has started; they end with it. Used in a `with` block, whose end ends them.
 
@@ -88,10 +72,8 @@ class SharedProcesses:
         self.warm_mb = MOST_WARM_MB if keep_warm else 0
         self._folder = folder
         self._lock = threading.Lock()
-        self._processes: dict[ProcessKey, _SharedProcess] = {}
-        """The one that was used last is the last."""
-        self._ending: set[_SharedProcess] = set()
-        """Those that get no further works; their folders may still be there."""
+        self._processes: list[_SharedProcess] = []
+        """The one that was used last is the last; those that have ended too, until another one is used."""
 
     def __enter__(self) -> Self:
         """Remove the folders of processes that ended with their machine: they may hold a token of git."""
@@ -103,7 +85,7 @@ class SharedProcesses:
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            processes, self._processes = [*self._processes.values(), *self._ending], {}
+            processes, self._processes = self._processes, []
         for process in processes:
             process.hang_up()
         for process in processes:
@@ -112,85 +94,69 @@ class SharedProcesses:
     @property
     def warm(self) -> int:
         """How many sandboxes wait for a work."""
-        return sum(process.warm.warm for process in tuple(self._processes.values()))
+        return sum(process.warm.warm for process in tuple(self._processes) if not process.is_let_go)
 
     def begin(
         self,
-        key: ProcessKey | None,
+        program: tuple[str, str],
         order: OptimizeOrder | ProgramOrder,
         environment: Mapping[str, str],
         git: str,
         secrets: Secrets,
     ) -> "RunningWork":
-        """Begin a work in the process that has its key, None for one of its own, and return it.
+        """Begin a work, a batch or step in the process that has its program, secrets and networks; return the work.
 
-        `environment`: of a new process, whole but for what names its folder. `git`: the configuration of git for the
-        repository, which replaces the one before. `secrets`: are replaced in all that it reports.
+        `program`: the tenant and the repository. `environment`: of a new process, whole but for what names its folder.
+        `git`: the configuration of git for the repository, which replaces the one before. `secrets`: are replaced in
+        all that it reports.
         """
+        listed = (sorted(order.secrets.items()), order.redacted, order.allow_networks)
+        given, is_alone = hashlib.sha256(repr(listed).encode()).digest(), isinstance(order, OptimizeOrder)
         with self._lock:
-            self._ending = {each for each in self._ending if not each.is_gone}
-            if key is None:
-                own = self._started(environment, secrets)
-                self._ending.add(own)  # after its work
-                return own.begin(order, git)
-            process = self._processes.pop(key, None)
-            if process is None or process.has_ended:
-                for other in [
-                    other for other in self._processes if (other.tenant, other.repo_url) == (key.tenant, key.repo_url)
-                ]:
-                    self._let_go(other)
-                process = self._started(environment, secrets)
-            self._processes[key] = process
+            self._processes = [each for each in self._processes if not each.is_gone]
+            kept = [each for each in self._processes if each.program == program and not each.is_let_go and not is_alone]
+            process = next((each for each in kept if each.given == given), None)
+            if process is None:
+                for other in kept:
+                    other.let_go()
+                folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._folder))
+                process = _SharedProcess(self, program, given, folder, environment, secrets)
+                process.is_let_go = is_alone
+            else:
+                self._processes.remove(process)
+            self._processes.append(process)
             work = process.begin(order, git)
             self._trim()
         return work
 
-    def _started(self, environment: Mapping[str, str], secrets: Secrets) -> "_SharedProcess":
-        return _SharedProcess(self, Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._folder)), environment, secrets)
-
     def consider(self, process: "_SharedProcess") -> None:
         """End a process that has no work and no sandbox, or was let go; and what is more than may wait."""
         with self._lock:
-            kept = {
-                key: one for key, one in self._processes.items() if one is not process or one.works or one.warm.warm
-            }
-            if not process.works and process not in kept.values():
-                self._processes = kept
-                self._ending.add(process)
-                process.hang_up()
+            if not process.works and (process.is_let_go or not process.warm.warm):
+                process.let_go()
             self._trim()
 
     def ended(self, process: "_SharedProcess") -> "list[RunningWork]":
         """Begin no further work in a process that has ended; return those that it has not ended."""
         with self._lock:
-            self._processes = {key: one for key, one in self._processes.items() if one is not process}
-            self._ending.add(process)
-            process.has_ended = True
+            process.is_let_go = True
             works = list(process.works.values())
             process.works.clear()
             return works
 
     def _trim(self) -> None:
         """End what is more than may wait, in those processes first that were used longest ago."""
-        idle = [key for key, process in self._processes.items() if not process.works]
-        for key in idle[: max(0, len(idle) - MOST_IDLE)]:
-            self._let_go(key)
-        for key, process in tuple(self._processes.items()):
-            if sum(each.warm.memory_mb for each in self._processes.values()) <= MOST_WARM_MB:
+        kept = [each for each in self._processes if not each.is_let_go]
+        idle = [each for each in kept if not each.works]
+        for process in idle[: max(0, len(idle) - MOST_IDLE)]:
+            process.let_go()
+        for process in kept:
+            if sum(each.warm.memory_mb for each in kept if not each.is_let_go) <= MOST_WARM_MB:
                 return
             if process.works:
                 process.end_warm()
-            elif process.warm.warm:
-                self._let_go(key)
-
-    def _let_go(self, key: ProcessKey) -> None:
-        """Give a process no further works; it ends after those that it has."""
-        process = self._processes.pop(key)
-        self._ending.add(process)
-        if process.works:
-            process.end_warm()
-        else:
-            process.hang_up()
+            else:
+                process.let_go()
 
 
 NONE_WARM = Warm(warm=0, memory_mb=0)
@@ -199,16 +165,23 @@ NONE_WARM = Warm(warm=0, memory_mb=0)
 class _SharedProcess:
     """A process of `process_main`, a session of its own, with a folder of its own.
 
-    `works`: by the names of folders. `warm`: what it has reported last. Nothing here waits for the process.
+    `works`: by the names of folders. `warm`: what it has reported last. `is_let_go`: it gets no further works, and ends
+    after those that it has, as that of an optimization does. Nothing here waits for the process.
     """
 
     def __init__(
-        self, processes: SharedProcesses, folder: Path, environment: Mapping[str, str], secrets: Secrets
+        self,
+        processes: SharedProcesses,
+        program: tuple[str, str],
+        given: bytes,
+        folder: Path,
+        environment: Mapping[str, str],
+        secrets: Secrets,
     ) -> None:
         self._processes, self._folder, self._secrets = processes, folder, secrets
+        self.program, self.given, self.is_let_go = program, given, False
         self.works: dict[str, RunningWork] = {}
         self.warm = NONE_WARM
-        self.has_ended = False
         self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         """None ends the process."""
         for name in ("home", "tmp"):
@@ -237,6 +210,14 @@ class _SharedProcess:
         work = self.works[order.folder.name] = RunningWork(self, order.folder.name)
         self.send(Begin(order=order))
         return work
+
+    def let_go(self) -> None:
+        """Give it no further works; it ends after those that it has."""
+        self.is_let_go = True
+        if self.works:
+            self.end_warm()
+        else:
+            self.hang_up()
 
     def end_warm(self) -> None:
         """Have it end the sandboxes that wait."""

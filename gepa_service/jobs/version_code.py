@@ -1,47 +1,32 @@
 """The code and the texts that a batch or step begins with, on a server."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.evolution.names import component_texts
 from gepa_client.transport.rpc_client import RpcClient
 from gepa_service.model.work import ProgramWork
-from protocol import ApplyMutationResult, Candidate
+from protocol import Candidate
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to
 
 
-class VersionCode:
-    """A candidate with the code of a version, whose commits no repository has.
+async def version_on(client: RpcClient, program: ProgramWork) -> Candidate:
+    """Bring the code of the work's version, whose commits no repository has, to a discovered server.
 
-    `program`: what the work does; the commits of its version are in `bundles`. `present`: returns a candidate with the
-    texts of the work. `bundles`: in base64, parents first; those of further commits too. A fleet brings them to others.
+    Return the candidate with that code, and with the texts that mutations of it added.
+
+    Raises:
+        RpcError, ClientError: the server refuses the code or does not answer.
     """
-
-    def __init__(self, program: ProgramWork, present: Callable[[Candidate], Candidate]) -> None:
-        self._program, self._present = program, present
-        self.bundles = list(program.bundles)
-
-    async def on(self, client: RpcClient) -> Candidate:
-        """Bring the code to a discovered server, and return the candidate.
-
-        Raises:
-            SettingsError: the program has no such components. RpcError, ClientError: the server refuses the code or
-            does not answer.
-        """
-        discovery = client.discovery
-        assert discovery is not None, "the server was discovered"  # noqa: S101
-        seed, program = discovery.program.seed_candidate, self._program
-        if self.bundles:
-            await client.call("import_commits", {"bundles": self.bundles})
-        if program.code is None:
-            return self._present(seed)
-        added = {name: text for name, text in program.candidate.items() if name not in component_texts(seed)}
-        return self._present({**seed, GIT_BRANCH: program.code, ADDED_COMPONENTS: added_components(added)})
-
-    def add(self, made: ApplyMutationResult) -> None:
-        """Note a further commit."""
-        if made.bundle is not None:
-            self.bundles.append(made.bundle)
+    discovery = client.discovery
+    assert discovery is not None, "the server was discovered"  # noqa: S101
+    seed = discovery.program.seed_candidate
+    if program.bundles:
+        await client.call("import_commits", {"bundles": program.bundles})
+    if program.code is None:
+        return seed
+    added = {name: text for name, text in program.candidate.items() if name not in component_texts(seed)}
+    return {**seed, GIT_BRANCH: program.code, ADDED_COMPONENTS: added_components(added)}
 
 
 def with_texts(candidate: Candidate, texts: Mapping[str, str]) -> Candidate:

@@ -7,9 +7,6 @@ from pydantic import BaseModel, ConfigDict
 
 from gepa_service.records.record import Record
 
-LARGEST_CHUNK = 64 << 10
-"""Characters of the lines of one record."""
-
 
 class LogLine(BaseModel):
     """A line. `source`: which process printed it, such as `attempt`, `check` or `driver`."""

@@ -88,21 +88,6 @@ class RecordStore:
             self._database.write(work)
         return written
 
-    def delete(self, record: Record) -> None:
-        """Delete a record that was read before. Raises `RecordChanged`."""
-        table, tries = table_of(type(record)), 0
-
-        def work(rows: Rows) -> None:
-            nonlocal tries
-            tries += 1
-            if rows.delete(table, _as_read(record)):
-                return
-            if tries == 1 or any(rows.find(table, table.of_key(_row(record)))):  # else an earlier try deleted it
-                raise RecordChanged(f"{record.kind} {record.id} has changed")
-
-        with self._used(type(record)):
-            self._database.write(work)
-
     def remove(
         self,
         type_: type[Record],
@@ -269,6 +254,22 @@ def changed(store: RecordStore, record: R, change: Callable[[R], R]) -> R:
     raise RecordChanged(f"{record.kind} {record.id} is written by others all the time")
 
 
+def stored(store: RecordStore, made: R, over: Callable[[R], R]) -> R:
+    """Add a record, or write what `over` makes of the one of its id that is there, as `changed`; return it.
+
+    Raises:
+        RecordChanged: others came before `ATTEMPTS` times.
+    """
+    for _ in range(ATTEMPTS):
+        found = store.get(type(made), made.tenant, made.id)
+        with contextlib.suppress(RecordExists, RecordChanged):  # it was added, or deleted, meanwhile
+            if found is not None:
+                return changed(store, found, over)
+            store.insert(made)
+            return made
+    raise RecordChanged(f"{made.kind} {made.id} is written by others all the time")
+
+
 @dataclass(frozen=True)
 class TenantRecords:
     """The records of one tenant, and of no other. What a route may use."""
@@ -292,9 +293,9 @@ class TenantRecords:
         """As `changed`."""
         return changed(self.store, self._own(record), change)
 
-    def delete(self, record: Record) -> None:
-        """Delete a record that was read before. Raises `RecordChanged`."""
-        self.store.delete(self._own(record))
+    def remove(self, type_: type[Record], id_: str) -> int:
+        """Delete a record; return 0 if this tenant has none of this id."""
+        return self.store.remove(type_, self.tenant, id_=id_)
 
     def page(self, type_: type[R], where: Where | None = None, **options: Any) -> list[R]:
         """As `RecordStore.page`, of this tenant."""

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from gepa_service.model.tenant import TENANTS, MasterKeyName, Secret, Tenant
-from gepa_service.records.store import RecordChanged, RecordExists, RecordStore, changed
+from gepa_service.records.store import RecordChanged, RecordStore, changed, stored
 from gepa_service.secrets.envelope import DataKey, key_of, master_of, new_data_key, open_sealed, seal, unwrap, wrap
 from gepa_service.secrets.master_key import MasterKey, MasterKeyError
 
@@ -30,11 +31,9 @@ class Vault:
         """
         found = self.records.get(MasterKeyName, TENANTS, PRESENT)
         if found is None:
-            try:
-                self.records.insert(MasterKeyName(tenant=TENANTS, id=PRESENT, name=self.masters[0].name))
-            except RecordExists:
-                self.verify()
-        elif found.name not in {each.name for each in self.masters}:
+            made = MasterKeyName(tenant=TENANTS, id=PRESENT, name=self.masters[0].name)
+            found = stored(self.records, made, lambda each: each)
+        if found.name not in {each.name for each in self.masters}:
             known = ", ".join(each.name for each in self.masters)
             raise MasterKeyError(
                 f"the database was written with the master key {found.name}, this service has {known}; "
@@ -50,7 +49,7 @@ class Vault:
         while True:
             key = self._present_key(tenant)
             made = Secret(tenant=tenant, id=name, sealed=seal(value, tenant, name, key), headers=tuple(headers))
-            self._write(made)
+            stored(self.records, made, partial(_over, made))
             # Keys that are replaced twice meanwhile would leave a secret without its key.
             if key.name in {each.split(".")[0] for each in _wrapped(self.tenant(tenant))}:
                 return
@@ -151,23 +150,6 @@ class Vault:
             )
         return unwrap(_wrapped(found)[0], tenant, self.masters)
 
-    def _write(self, made: Secret) -> None:
-        def over(found: Secret) -> Secret:
-            return found.model_copy(update={"sealed": made.sealed, "headers": made.headers})
-
-        while True:
-            try:
-                self.records.insert(made)
-            except RecordExists:
-                found = self.records.get(Secret, made.tenant, made.id)
-                if found is None:
-                    continue
-                try:
-                    changed(self.records, found, over)
-                except RecordChanged:
-                    continue
-            return
-
 
 def open_with(keys: dict[str, DataKey], secret: Secret) -> str:
     """Return the value of a secret. Raises `MasterKeyError` if none of the keys encrypted it, or `SecretDamaged`."""
@@ -179,3 +161,7 @@ def open_with(keys: dict[str, DataKey], secret: Secret) -> str:
 
 def _wrapped(tenant: Tenant) -> list[str]:
     return (tenant.wrapped_key or "").split()
+
+
+def _over(made: Secret, found: Secret) -> Secret:
+    return found.model_copy(update={"sealed": made.sealed, "headers": made.headers})

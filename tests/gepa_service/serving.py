@@ -76,5 +76,5 @@ def served_app(app: FastAPI, port: int = 0) -> Iterator[str]:
         server.should_exit = True
         thread.join(READY_S)
         assert not thread.is_alive(), "the API did not end"
-        if (store := getattr(app.state, "journal_store", None)) is not None:
+        if (store := vars(getattr(app.state, "service", None) or object).get("store")) is not None:
             store.close()

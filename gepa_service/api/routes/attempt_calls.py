@@ -6,10 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 
-from gepa_client.journal.store import Store
 from gepa_service.api.access import AttemptCaller, Parts
 from gepa_service.api.problems import not_found
-from gepa_service.api.routes.journal import journal_store
 from gepa_service.api.threads import in_thread
 from gepa_service.jobs.attempt_messages import Begun, Report, Wanted
 from gepa_service.jobs.attempt_records import AttemptRecords
@@ -27,7 +25,6 @@ def own_attempt(
     job_id: str,
     caller: AttemptCaller,
     service: Parts,
-    store: Annotated[Store, Depends(journal_store)],
 ) -> AttemptRecords:
     """Return the records of the attempt of the token. Another work than its own is answered as one that is absent."""
     if caller.job_id != job_id:
@@ -35,7 +32,7 @@ def own_attempt(
     state = request.app.state
     with _making:
         if getattr(state, "attempts", None) is None:
-            state.attempts = functools.lru_cache(KEPT)(functools.partial(AttemptRecords, service.attempt_parts(store)))
+            state.attempts = functools.lru_cache(KEPT)(functools.partial(AttemptRecords, service.attempt_parts()))
         found: AttemptRecords = state.attempts(caller.tenant, job_id, caller.attempt)
         return found
 

@@ -107,7 +107,7 @@ async def _deliver(
             409, "no-base", "Nothing to build on", "the repository has no commit that the version was made from"
         )
     title = asked.title or f"Improve {_name(program)} by GEPA"
-    body = await in_thread(_body, service.journals, program)
+    body = await in_thread(_body, service, program)
     change = DeliveredChange(
         base,
         program.patch,
@@ -156,7 +156,7 @@ def _abandoned(records: TenantRecords, begun: Delivery) -> None:
     """Take a delivery back that failed, so that it can be begun again."""
     found = records.get(Delivery, begun.id)
     if found is not None and found.url is None:
-        records.delete(found)
+        records.remove(Delivery, begun.id)
 
 
 def _delivered(program: Program, delivery: Delivery) -> Delivered:
@@ -174,7 +174,7 @@ def _name(program: Program) -> str:
     return program.line.rstrip("/").rpartition("/")[2].removesuffix(".git")[:80] or "the program"
 
 
-def _body(journals: str, program: Program) -> str:
+def _body(service: Service, program: Program) -> str:
     """Return the text of the pull request: what the certificate states, and what happened in the run. Blocks."""
     certificate = program.certificate
     stated = str(certificate.get("statement", "")) if certificate is not None else "There is no certificate."
@@ -190,7 +190,7 @@ def _body(journals: str, program: Program) -> str:
     if program.is_of_step:
         return "\n\n".join(parts)
     try:
-        story = plain("\n".join(story_of(journals, program.job_id)))
+        story = plain("\n".join(story_of(service.store, program.job_id)))
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", story)), default=0))
         parts.append(f"{fence}text\n{story}\n{fence}")  # text of a model mentions no user, and closes no issue
     except NoReport as error:

@@ -9,13 +9,13 @@ from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import Responses, documented
 from gepa_service.api.pages import Page, Paging, known_work
 from gepa_service.api.problems import Problem
-from gepa_service.api.routes.jobs import deleted
 from gepa_service.api.routes.payloads import StepRequest, StepSummary, StepView
 from gepa_service.api.routes.repositories import Id
 from gepa_service.api.routes.submission import submitted
 from gepa_service.api.threads import in_thread
 from gepa_service.model.program_version import Program
 from gepa_service.model.work import ENDED, Work
+from gepa_service.operation.deletion import delete_work
 from gepa_service.records.record import new_id
 
 router = APIRouter(tags=["rollouts"])
@@ -60,4 +60,4 @@ def step(step_id: Id, caller: Reader) -> StepView:
 @router.delete("/execute_step/{step_id}", status_code=204, responses=documented(404))
 def delete_step(step_id: Id, caller: Writer, service: Parts) -> None:
     """Delete a step that has ended, with its log. The version that it made stays."""
-    deleted(service, known_work(caller.records, step_id, "step"))
+    delete_work(service.records, service.store, known_work(caller.records, step_id, "step"))

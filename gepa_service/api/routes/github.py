@@ -16,7 +16,7 @@ from gepa_service.api.request_body import RequestBody
 from gepa_service.api.threads import in_thread
 from gepa_service.model.program_version import Installation, Repository, SeenDelivery
 from gepa_service.model.tenant import TENANTS
-from gepa_service.records.store import RecordExists, RecordStore, TenantRecords, changed
+from gepa_service.records.store import RecordExists, RecordStore, changed, stored
 from gepa_service.repositories.github_installations import CONFIRMATION, STATE, GitHub, GitHubFailed, owner_and_name
 
 router = APIRouter(tags=["github"])
@@ -113,18 +113,8 @@ def confirm(asked: ConfirmRequest, caller: Writer, service: Parts) -> Installati
         installation_id=claims["installation_id"],
         account=claims["account"],
     )
-    found = _bound(caller.records, record)
+    found = stored(service.records, record, lambda each: each.model_copy(update={"suspended": False}))
     return InstallationView(installation_id=int(found.id), account=found.account, suspended=found.suspended)
-
-
-def _bound(records: TenantRecords, record: Installation) -> Installation:
-    try:
-        records.insert(record)
-    except RecordExists:
-        found = records.get(Installation, record.id)
-        if found is not None:
-            return records.change(found, lambda each: each.model_copy(update={"suspended": False}))
-    return record
 
 
 @router.post("/github/webhook", responses=documented(401, 409))
@@ -166,16 +156,15 @@ def _event(body: bytes) -> dict[str, Any]:
 
 def _taken(records: RecordStore, github: GitHub, kind: str, event: dict[str, Any], delivery: str) -> bool:
     """Process an event once; the record of its delivery is written first, and taken back if it cannot be processed."""
-    seen = SeenDelivery(tenant=TENANTS, id=delivery)
     try:
-        records.insert(seen)
+        records.insert(SeenDelivery(tenant=TENANTS, id=delivery))
     except RecordExists:
         detail = "this delivery was received before"
         raise Problem(409, "replayed", "Delivery received before", detail) from None
     try:
         return _processed(records, github, kind, event)
     except BaseException:
-        records.delete(seen)
+        records.remove(SeenDelivery, TENANTS, id_=delivery)
         raise
 
 
@@ -204,9 +193,7 @@ def _installation_changed(records: RecordStore, installation_id: str, action: st
     bound = records.page(Installation, None, where, limit=MOST_BOUND)
     for record in bound:
         if action == "deleted":
-            current = records.get(Installation, record.tenant, record.id)
-            if current is not None:
-                records.delete(current)
+            records.remove(Installation, record.tenant, id_=record.id)
         else:
             changed(records, record, lambda each: each.model_copy(update={"suspended": action == "suspend"}))
     status = {"deleted": "unreachable", "suspend": "suspended", "unsuspend": "connected"}[action]

@@ -5,6 +5,7 @@ import hmac
 from fastapi import APIRouter, Request, Response
 
 from gepa_client.errors import JournalError
+from gepa_client.journal.store import open_store
 from gepa_service.api.access import Parts
 from gepa_service.api.documented import documented
 from gepa_service.api.metrics import MEDIA_TYPE
@@ -31,8 +32,7 @@ def ready(service: Parts) -> dict[str, str]:
     except RecordError:
         failed.append("the database of records")
     try:
-        with service.opened_journals():
-            pass
+        open_store(service.journals).close()
     except JournalError:
         failed.append("the store of runs")
     if failed:

@@ -19,9 +19,8 @@ def detail(job_id: Id, caller: Reader, service: Parts, request: Request) -> Resp
     """Return the detail of a job's run that the path names. Raises a 404 problem if it is not there."""
     known_work(caller.records, job_id, "optimize")
     try:
-        with service.opened_journals() as store:
-            found = RunDetails(store, job_id).read(request.url.path.rpartition("/")[2], request.query_params)
-            return Response(to_json(found), media_type="application/json")
+        found = RunDetails(service.store, job_id).read(request.url.path.rpartition("/")[2], request.query_params)
+        return Response(to_json(found), media_type="application/json")
     except NoSuchRun:
         raise Problem(404, "not-found", "Not found", "the job has no run yet") from None
     except NotThere as error:

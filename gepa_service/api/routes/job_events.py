@@ -14,6 +14,7 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, Field
 
 from gepa_client.certificate.certificate import Certificate
+from gepa_client.journal.store import Store
 from gepa_client.page.page_events import PageEvent
 from gepa_service.api.access import Parts, Reader
 from gepa_service.api.checked_keys import CHECK_S
@@ -189,7 +190,7 @@ async def report(
         raise Problem(409, "wrong-status", "Status does not allow it", f"the job is {job.status}: it has no report yet")
     reports: Reports = request.app.state.reports
     try:
-        body = await reports.get(service.journals, job_id)
+        body = await reports.get(service.store, job_id)
     except NoReport as error:
         raise Problem(409, "no-report", "No report", str(error)) from None
     headers = {"Content-Security-Policy": PAGE_POLICY, "X-Content-Type-Options": "nosniff"}
@@ -201,7 +202,7 @@ def certificate(job_id: Id, caller: Reader, service: Parts) -> Certificate:
     """Return whether the job improved the program, derived from the record of its run."""
     known_work(caller.records, job_id, "optimize")
     try:
-        return certificate_of(service.journals, job_id)
+        return certificate_of(service.store, job_id)
     except NoReport as error:
         raise Problem(409, "no-certificate", "No certificate", str(error)) from None
 
@@ -213,7 +214,7 @@ class Reports:
         self._slots = asyncio.Semaphore(REPORTS_AT_ONCE)
         self._made = functools.lru_cache(REPORTS_KEPT)(report_of)
 
-    async def get(self, journals: str, job_id: str) -> bytes:
+    async def get(self, store: Store, job_id: str) -> bytes:
         """Return a report of a job. Raises as `report_of`."""
         async with self._slots:
-            return await in_thread(self._made, journals, job_id)
+            return await in_thread(self._made, store, job_id)

@@ -274,22 +274,20 @@ def job(job_id: Id, caller: Reader) -> JobView:
 def change_budget(job_id: Id, asked: BudgetChange, caller: Writer, service: Parts) -> JobView:
     """Change the budget of a job that has not ended."""
     budget = asked.model_dump(exclude_none=True)
-    with service.opened_journals() as store:
-        change = partial(control.set_budget, caller.records, store, by=caller.name, budget=budget)
-        return _controlled(caller.records, job_id, change)
+    change = partial(control.set_budget, caller.records, service.store, by=caller.name, budget=budget)
+    return _controlled(caller.records, job_id, change)
 
 
 @router.post("/job/{job_id}/cancel", responses=documented(404))
 def cancel(job_id: Id, caller: Writer, service: Parts) -> JobView:
     """End a job for good; what it has found is kept."""
-    with service.opened_journals() as store:
-        return _controlled(caller.records, job_id, partial(control.cancel, caller.records, store, by=caller.name))
+    return _controlled(caller.records, job_id, partial(control.cancel, caller.records, service.store, by=caller.name))
 
 
 @router.delete("/job/{job_id}", status_code=204, responses=documented(404))
 def delete_job(job_id: Id, caller: Writer, service: Parts) -> None:
     """Delete a job that has ended, with its run and its log. A version that it made stays."""
-    deleted(service, known_work(caller.records, job_id, "optimize"))
+    delete_work(service.records, service.store, known_work(caller.records, job_id, "optimize"))
 
 
 @router.post("/job/{job_id}/pause", responses=documented(404))
@@ -357,12 +355,6 @@ def controlled(found: Work, action: Action) -> Work:
         return action(found)
     except control.ControlRefused as error:
         raise Problem(409, "wrong-status", "Status does not allow it", str(error)) from None
-
-
-def deleted(service: Service, found: Work) -> None:
-    """Delete work. Blocks. Raises as `delete_work`."""
-    with service.opened_journals() as store:
-        delete_work(service.records, store, found)
 
 
 def _path(path: str, name: str) -> str:

@@ -1,7 +1,6 @@
 """The journal of a job's run, for the optimizer of that job alone: one POST for each method of `Store`."""
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -12,16 +11,15 @@ from starlette.concurrency import run_in_threadpool
 
 from gepa_client.errors import JournalError, StoreUnavailable
 from gepa_client.journal.http_messages import ERRORS, METHODS, Arguments, dumped, loaded
-from gepa_client.journal.store import Store, open_store
+from gepa_client.journal.store import Store
 from gepa_service.api.access import Optimizer, Parts
+from gepa_service.api.app_state import Service
 from gepa_service.api.problems import Problem, not_found
 
 router = APIRouter(tags=["journal"], include_in_schema=False)
 
 STATUSES = {"no-such-run": 404, "unavailable": 503, "invalid": 422}
 """By code; all others are conflicts."""
-
-_opening = threading.Lock()
 
 
 def own_job(job_id: str, caller: Optimizer) -> str:
@@ -31,23 +29,13 @@ def own_job(job_id: str, caller: Optimizer) -> str:
     return job_id
 
 
-def journal_store(request: Request, parts: Parts) -> Store:
-    """Return the store of runs, which is opened by the first request."""
-    state = request.app.state
-    with _opening, _problems(None):
-        if getattr(state, "journal_store", None) is None:
-            state.journal_store = open_store(parts.journals)
-        found: Store = state.journal_store
-        return found
-
-
 @router.post("/job/{job_id}/journal/{method}")
 async def call(
     method: str,
     request: Request,
     caller: Optimizer,  # noqa: ARG001  the permission of the route
     job: Annotated[str, Depends(own_job)],
-    store: Annotated[Store, Depends(journal_store)],
+    service: Parts,
 ) -> Response:
     """Call a method of the store for the job's run."""
     if method not in METHODS:
@@ -56,10 +44,11 @@ async def call(
     arguments = await run_in_threadpool(_arguments, found.arguments, await request.body())
     if found.takes_run and arguments.get("run") is not None and arguments["run"].id != job:
         raise not_found("job")
-    return Response(await run_in_threadpool(_answer, store, method, job, arguments), media_type="application/json")
+    return Response(await run_in_threadpool(_answer, service, method, job, arguments), media_type="application/json")
 
 
-def _answer(store: Store, method: str, job: str, arguments: dict[str, Any]) -> bytes:
+def _answer(service: Service, method: str, job: str, arguments: dict[str, Any]) -> bytes:
+    store = service.store
     function = getattr(store, method)
     with _problems(store):
         result = function(**arguments) if METHODS[method].takes_run else function(job, **arguments)
@@ -78,7 +67,7 @@ def _arguments(type_: type[Arguments], body: bytes) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _problems(store: Store | None) -> Iterator[None]:
+def _problems(store: Store) -> Iterator[None]:
     """Turn errors of the store into problems. The address of the database is in none of them."""
     try:
         yield
@@ -86,8 +75,7 @@ def _problems(store: Store | None) -> Iterator[None]:
         raise _problem("unavailable", "the store of runs is unavailable; try again later") from None
     except JournalError as error:
         code = next((code for code, type_ in ERRORS.items() if type_ is type(error)), "journal")
-        text = str(error)
-        raise _problem(code, text if store is None else text.replace(store.url, "the store")) from None
+        raise _problem(code, str(error).replace(store.url, "the store")) from None
     except (ValueError, OverflowError) as error:
         raise _problem("invalid", str(error)) from None
 

@@ -8,13 +8,14 @@ from pydantic import BaseModel, Field
 
 from gepa_service.api.access import Manager
 from gepa_service.api.documented import documented
-from gepa_service.api.pages import Page, Paging, known
+from gepa_service.api.pages import Page, Paging
+from gepa_service.api.problems import not_found
 from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.repositories import Id
 from gepa_service.auth.members import make_member
 from gepa_service.auth.oidc import LONGEST_SUBJECT
 from gepa_service.model.tenant import Member, Role
-from gepa_service.records.store import RecordExists, TenantRecords
+from gepa_service.records.store import stored
 
 router = APIRouter(tags=["members"])
 
@@ -51,7 +52,9 @@ class MemberPage(Page[MemberView]):
 def add_member(asked: MemberRequest, caller: Manager) -> MemberView:
     """Add a member; one that is there gets this role."""
     record = make_member(caller.tenant, asked.issuer, asked.subject, asked.role)
-    return MemberView.of(_added(caller.records, record))
+    return MemberView.of(
+        stored(caller.records.store, record, lambda each: each.model_copy(update={"role": record.role}))
+    )
 
 
 @router.get("/members")
@@ -63,15 +66,5 @@ def members(caller: Manager, query: Paging) -> MemberPage:
 @router.delete("/members/{member_id}", status_code=204, responses=documented(404))
 def delete_member(member_id: Id, caller: Manager) -> None:
     """Remove a member, whose tokens are refused at once."""
-    caller.records.delete(known(caller.records, Member, member_id, "member"))
-
-
-def _added(records: TenantRecords, record: Member) -> Member:
-    try:
-        records.insert(record)
-    except RecordExists:
-        found = records.get(Member, record.id)
-        if found is None:  # removed at the same time
-            return _added(records, record)
-        return records.change(found, lambda each: each.model_copy(update={"role": record.role}))
-    return record
+    if not caller.records.remove(Member, member_id):
+        raise not_found("member")

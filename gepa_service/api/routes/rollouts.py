@@ -8,7 +8,7 @@ from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.documented import documented
 from gepa_service.api.pages import Page, Paging, known_work
 from gepa_service.api.problems import Problem
-from gepa_service.api.routes.jobs import controlled, deleted
+from gepa_service.api.routes.jobs import controlled
 from gepa_service.api.routes.payloads import (
     BatchAccepted,
     BatchSummary,
@@ -22,6 +22,7 @@ from gepa_service.api.routes.repositories import Id
 from gepa_service.api.routes.submission import submitted
 from gepa_service.jobs import control
 from gepa_service.model.work import ENDED, TaskResult, Work
+from gepa_service.operation.deletion import delete_work
 from gepa_service.records.record import new_id
 
 router = APIRouter(prefix="/api/internal", tags=["rollouts"])
@@ -64,12 +65,12 @@ def batch(batch_id: Id, caller: Reader, query: ResultsPaging) -> BatchView:
 @router.delete("/rollouts/batch/{batch_id}", status_code=204, responses=documented(404))
 def delete_batch(batch_id: Id, caller: Writer, service: Parts) -> None:
     """Delete a batch that has ended, with its results and its log."""
-    deleted(service, known_work(caller.records, batch_id, "rollouts"))
+    delete_work(service.records, service.store, known_work(caller.records, batch_id, "rollouts"))
 
 
 @router.post("/rollouts/batch/{batch_id}/cancel", responses=documented(404))
 def cancel(batch_id: Id, caller: Writer, service: Parts) -> BatchAccepted:
     """Cancel a batch; the results that are there are kept."""
     found = known_work(caller.records, batch_id, "rollouts")
-    with service.opened_journals() as store:
-        return BatchAccepted.of_work(controlled(found, partial(control.cancel, caller.records, store, by=caller.name)))
+    cancelled = partial(control.cancel, caller.records, service.store, by=caller.name)
+    return BatchAccepted.of_work(controlled(found, cancelled))

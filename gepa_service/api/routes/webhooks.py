@@ -14,7 +14,6 @@ from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.repositories import Id
 from gepa_service.model.webhook import DeliveryAttempt, DeliveryStatus, Webhook, WebhookDelivery, WebhookEvent
 from gepa_service.records.record import new_id
-from gepa_service.records.store import RecordChanged
 from gepa_service.repositories.destinations import LONGEST_URL, DestinationRefused, destination_of
 from gepa_service.webhooks.outbox import queue
 from gepa_service.webhooks.signing import secret_of
@@ -90,10 +89,8 @@ def webhooks(caller: Manager, query: Paging) -> WebhookPage:
 @router.delete("/webhooks/{webhook_id}", status_code=204, responses=documented(404))
 def delete(webhook_id: Id, caller: Manager) -> None:
     """Delete a webhook; what was queued for it is not sent."""
-    try:
-        caller.records.delete(known(caller.records, Webhook, webhook_id, "webhook"))
-    except RecordChanged:
-        raise not_found("webhook") from None
+    if not caller.records.remove(Webhook, webhook_id):
+        raise not_found("webhook")
 
 
 @router.post("/webhooks/{webhook_id}/ping", status_code=202, responses=documented(404))

@@ -11,7 +11,7 @@ import pytest
 from evolverpc_common.redaction import Secrets
 from gepa_service.jobs import shared_processes
 from gepa_service.jobs.job_environment import basic_environment
-from gepa_service.jobs.shared_processes import GIT, PREFIX, ProcessKey, RunningWork, SharedProcesses
+from gepa_service.jobs.shared_processes import GIT, PREFIX, RunningWork, SharedProcesses
 from gepa_service.jobs.work_order import Ended, ProgramOrder
 from gepa_service.model.work import ProgramWork
 from tests.gepa_service.platform import shared_processes_in
@@ -36,8 +36,7 @@ def begun(processes: SharedProcesses, folder: Path, name: str, text: str = "") -
     order = ProgramOrder(
         id=name, folder=work, settings=settings, what="rollouts", program=program, done=frozenset(), warm_mb=0
     )
-    key = ProcessKey.of("acme", f"/{name[0]}", order)
-    return processes.begin(key, order, basic_environment(work), "", Secrets())
+    return processes.begin(("acme", f"/{name[0]}"), order, basic_environment(work), "", Secrets())
 
 
 def end_of(work: RunningWork) -> str | None:

@@ -2,13 +2,14 @@
 
 import contextlib
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gepa_service.model.tenant import TENANTS, Secret, Tenant
-from gepa_service.records.store import RecordStore
+from gepa_service.records.store import RecordStore, stored
 from gepa_service.secrets.envelope import DataKey, SecretDamaged, key_of, master_of
 from gepa_service.secrets.master_key import MasterKey, MasterKeyError
 from gepa_service.secrets.reveal import reveal
@@ -172,19 +173,19 @@ def test_a_change_of_keys_that_is_cut_off_anywhere_loses_nothing_and_can_be_repe
 def test_a_secret_that_is_put_while_the_tenants_key_changes_twice_can_be_read(
     vault: Vault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = Vault._write
-
-    def late(self: Vault, made: Secret) -> None:
-        monkeypatch.setattr(Vault, "_write", write)
+    def late(records: RecordStore, made: Any, over: Callable[[Any], Any]) -> Any:
+        if not isinstance(made, Secret):
+            return stored(records, made, over)
+        monkeypatch.setattr("gepa_service.secrets.vault.stored", stored)
         vault.rotate_tenant_key("acme")
-        write(self, made)
+        stored(records, made, over)
         assert values(vault) == {made.id: "b"}, "the key before is kept for a secret that is written at the same time"
         vault.delete("acme", made.id)
         vault.put("acme", "A", "a")
         vault.rotate_tenant_key("acme")
-        write(self, made)
+        return stored(records, made, over)
 
-    monkeypatch.setattr(Vault, "_write", late)
+    monkeypatch.setattr("gepa_service.secrets.vault.stored", late)
     vault.put("acme", "B", "b")
     assert values(vault) == {"A": "a", "B": "b"}
 
