@@ -93,5 +93,3 @@ def test_a_flood_of_connections_is_counted_and_only_its_beginning_kept_one_by_on
     assert len([line for line in lines if "connection" in line]) == CONNECTIONS_KEPT
     assert len([line for line in lines if "host" in line]) == HOSTS_KEPT + 1
     assert sum(line["connections"] for line in lines if "host" in line) == CONNECTIONS_KEPT + 6
-    assert "host-0.example:443: 1 connection, 1 not reached, 10 bytes sent, 1,000 received, 0.5 s" in log.summary()
-    assert log.summary()[0].startswith("others: 9,806 connections")
