@@ -190,7 +190,7 @@ class Fleet:
     async def cut(self, why: str) -> None:
         """End all calls in flight as lost; call it after `interrupt`, if they may never end."""
         for endpoint in [*self.endpoints, *self._leaving]:
-            endpoint.client.cut(why)
+            await endpoint.client.cut(why)
 
     def follow(self, path: Path) -> None:
         """Follow the fleet file: endpoints join and leave as it changes; an unusable file changes nothing."""
@@ -198,7 +198,7 @@ class Fleet:
 
     def interrupt(self, interrupted: Interrupted) -> None:
         """Have waiting and later calls raise this, from any thread; calls in flight continue."""
-        self.shutdown.interrupt(interrupted)
+        self.shutdown.stop(interrupted)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -473,7 +473,7 @@ class Fleet:
                     self._warn(endpoint, f"will be tried again later: {summary(error)}")
             else:
                 if changed:
-                    self.shutdown.interrupt(Interrupted("paused", f"{endpoint.url} {OTHER_CODE}"))
+                    self.shutdown.stop(Interrupted("paused", f"{endpoint.url} {OTHER_CODE}"))
                     return
                 if not found:
                     self._admit(endpoint, discovery, "joined" if endpoint.instance is None else "back")
@@ -557,7 +557,7 @@ class Fleet:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.shutdown.defect(error)
+            self.shutdown.stop(error)
 
 
 def _line(endpoint: Endpoint) -> tuple[object, ...]:

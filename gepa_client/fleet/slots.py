@@ -190,8 +190,7 @@ class Shutdown:
     def __init__(self, on_stop: Callable[[], None]) -> None:
         self._on_stop = on_stop
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._interrupted: Interrupted | None = None
-        self._defect: BaseException | None = None
+        self._reason: BaseException | None = None
         self._raised = False
         self._stopped = asyncio.Event()
 
@@ -199,35 +198,27 @@ class Shutdown:
         """Take the running event loop as the fleet's."""
         self._loop = asyncio.get_running_loop()
 
-    def interrupt(self, interrupted: Interrupted) -> None:
-        """Stop the fleet, from any thread; the first reason counts."""
-        if self._interrupted is None:
-            self._interrupted = interrupted
+    def stop(self, reason: BaseException) -> None:
+        """Stop the fleet, from any thread, by an interruption or a defect of its own; the first reason counts."""
+        if self._reason is None:
+            self._reason = reason
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # nothing waits on a closed loop
                 self._loop.call_soon_threadsafe(self._wake)
 
-    def defect(self, error: BaseException) -> None:
-        """Stop the fleet because one of its own tasks failed; on the loop."""
-        if self._defect is None:
-            self._defect = error
-        self._wake()
-
     def check(self) -> None:
         """Raise what has stopped the fleet, if anything has."""
-        if self._interrupted is not None:
-            raise self._interrupted.again()
-        if self._defect is not None:
+        if self._reason is not None:
             self._raised = True
-            raise self._defect
+            raise self._reason.again() if isinstance(self._reason, Interrupted) else self._reason
 
     def close(self) -> None:
         """Stop the fleet; raises a defect that no call has raised."""
-        unraised = self._defect if not self._raised else None
+        is_known = self._raised or self._reason is None or isinstance(self._reason, Interrupted)
+        self.stop(RuntimeError("the fleet is closed"))
+        if not is_known:
+            self.check()
         self._raised = True
-        self.defect(RuntimeError("the fleet is closed"))
-        if unraised is not None:
-            raise unraised
 
     async def pause(self, seconds: float) -> None:
         """Wait so long; raises early if the fleet is stopped."""
