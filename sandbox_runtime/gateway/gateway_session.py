@@ -101,9 +101,6 @@ TUNNELS = 64
 BODIES = 64 * 2**20
 """Bytes of running requests that are held for one sandbox."""
 
-LOOKUPS = 4
-"""Names that are resolved for one sandbox at once."""
-
 USER = "sandbox"
 """The user name beside the token for proxies that need one; any is accepted."""
 
@@ -127,7 +124,6 @@ class SandboxGatewaySession:
         self.named = parse_networks(egress.cidrs) if isinstance(egress, Allow) else ()
         self.refusals = refusals
         self.opened_by = opened_by
-        self.lookups = asyncio.Semaphore(LOOKUPS)
         self.held_bytes = 0
         self.models: set[asyncio.BaseTransport] = set()
         self._token = secrets.token_urlsafe(32)
