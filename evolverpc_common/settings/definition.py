@@ -4,7 +4,7 @@ import json
 import shlex
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -31,70 +31,31 @@ class Limit:
     doubled: bool = True
 
 
-def setting(
-    default: Any,
-    description: str,
-    *,
-    everyday: bool = False,
-    rare: bool = False,
-    metavar: str | None = None,
-    shown: str | None = None,
-    variable: str | None = "",
-    short: str | None = None,
-    parse: Callable[[str], Any] | None = None,
-    anchor: Anchor | None = None,
-    limit: Limit | None = None,
-) -> Any:
-    """Return the field of one setting.
-
-    `default`: a value, or a function that makes it. `everyday` settings come first in the help, `rare` ones only under
-    `--help-all`. `shown`: the default as the help prints it, if the value does not show it. `variable`: the environment
-    variable, by default `GEPA_` and the name; None if there is none. `short`: a shorter name for its flag, which has
-    both. `parse`: reads a flag or variable of a type that has no parser here. `anchor`: for paths in other types than
-    `Path`. `limit`: for what ends a run.
-    """
-    extra: Any = {
-        "everyday": everyday,
-        "rare": rare,
-        "metavar": metavar,
-        "shown": shown,
-        "variable": variable,
-        "short": short,
-        "parse": parse,
-        "anchor": anchor,
-        "limit": limit,
-    }
-    made: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
-    return Field(description=description, json_schema_extra=extra, **made)
-
-
-def constant(default: Any, description: str) -> Any:
-    """Return the field of a value that belongs beside settings, but that no flag, variable or file gives.
-
-    `default`: a value, or a function that makes it.
-    """
-    made: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
-    return Field(description=description, json_schema_extra={"constant": True}, **made)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One setting, as its field defines it. `kind`: the type without None and constraints; a tuple for repeatables."""
+    """One setting, as its field defines it.
 
-    name: str
-    group: str
-    description: str
-    default: Any
-    kind: Any
-    everyday: bool
-    rare: bool
-    metavar: str | None
-    shown: str | None
-    variable: str | None
-    short: str | None
-    parse: Callable[[str], Any] | None
-    anchor: Anchor | None
-    limit: Limit | None
+    `kind`: the type without None and constraints; a tuple for repeatables. `everyday` settings come first in the help,
+    `rare` ones only under `--help-all`. `shown`: the default as the help prints it, if the value does not show it.
+    `variable`: the environment variable, by default `GEPA_` and the name; None if there is none. `short`: a shorter
+    name for its flag, which has both. `parse`: reads a flag or variable of a type that has no parser here. `anchor`:
+    for paths in other types than `Path`. `limit`: for what ends a run.
+    """
+
+    name: str = ""
+    group: str = ""
+    description: str = ""
+    default: Any = None
+    kind: Any = None
+    everyday: bool = False
+    rare: bool = False
+    metavar: str | None = None
+    shown: str | None = None
+    variable: str | None = ""
+    short: str | None = None
+    parse: Callable[[str], Any] | None = None
+    anchor: Anchor | None = None
+    limit: Limit | None = None
 
     @property
     def flag(self) -> str:
@@ -179,6 +140,22 @@ class Setting:
         return json.loads(text) if self.repeatable else self.read(text)
 
 
+def setting(default: Any, description: str, **options: Any) -> Any:
+    """Return the field of one setting. `default`: a value, or a function that makes it. `options`: of `Setting`."""
+    made: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
+    extra: Any = {"setting": Setting(description=description, **options)}
+    return Field(description=description, json_schema_extra=extra, **made)
+
+
+def constant(default: Any, description: str) -> Any:
+    """Return the field of a value that belongs beside settings, but that no flag, variable or file gives.
+
+    `default`: a value, or a function that makes it.
+    """
+    made: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
+    return Field(description=description, **made)
+
+
 def settings_of(model: type[BaseModel]) -> dict[str, Setting]:
     """Return all settings of a model, in the order of their groups."""
     titles = {
@@ -190,21 +167,17 @@ def settings_of(model: type[BaseModel]) -> dict[str, Setting]:
     found = {}
     for name, field in model.model_fields.items():
         extra: Any = field.json_schema_extra or {}
-        if "constant" in extra:
+        if (defined := extra.get("setting")) is None:
             continue
         kind = _kind(field.annotation)
-        given = {
-            **extra,
-            "variable": f"GEPA_{name.upper()}" if extra["variable"] == "" else extra["variable"],
-            "anchor": extra["anchor"] or (_absolute if kind is Path else None),
-        }
-        found[name] = Setting(
+        found[name] = replace(
+            defined,
             name=name,
             group=titles[name],
-            description=field.description or "",
             default=field.default,
             kind=kind,
-            **given,
+            variable=f"GEPA_{name.upper()}" if defined.variable == "" else defined.variable,
+            anchor=defined.anchor or (_absolute if kind is Path else None),
         )
     return found
 
