@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 Anchor = Callable[[Any, Path], Any]
 """Makes a value's relative paths absolute, given the folder that they are relative to; leaves other values alone."""
@@ -124,13 +124,9 @@ class Setting:
             return given
         if self.parse is not None:
             return self.parse(given)
-        if self.kind is bool:
-            if given.lower() not in _YES_NO:
-                raise ValueError(f"must be yes or no (given: {given!r})")
-            return _YES_NO[given.lower()]
         try:
-            return self.kind(given) if self.kind in (int, float) else given
-        except ValueError:
+            return TypeAdapter(self.kind).validate_python(given) if self.kind in (bool, int, float) else given
+        except ValidationError:
             return given  # the model reports it
 
     def read_variable(self, text: str) -> Any:
@@ -228,9 +224,6 @@ def path_unless(is_name: Callable[[str], bool]) -> Anchor:
         return str(folder / value) if isinstance(value, str | Path) and not is_name(str(value)) else value
 
     return anchor
-
-
-_YES_NO = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
 
 
 def _absolute(value: Any, folder: Path) -> Any:

@@ -280,11 +280,6 @@ class Fleet:
         """Admit the other process that seems to answer at the address at once, if it serves the same."""
         self.cool_down(endpoint, "lost", detail, cooldowns=cooldowns, requested_s=None)
 
-    def refused_connection(self, endpoint: Endpoint) -> None:
-        """Note that the connection was refused: the process there has ended, unless it is known to be back."""
-        if not endpoint.up:
-            self.queue.give_up(endpoint)
-
     def patience_s(self, needs: str | None, at: Endpoint | None) -> float | None:
         """Return how many seconds a call may wait for a slot of `at`, or of any endpoint that offers what it needs.
 

@@ -68,7 +68,16 @@ class Slots:
             endpoint = min(able, key=lambda each: (each.in_flight / each.slots, each.idle_since))
             self._occupy(endpoint)
             return endpoint
-        found = await self._granted(wait)
+        wait.granted = asyncio.get_running_loop().create_future()
+        bisect.insort(self._waits, wait, key=lambda each: each.ticket)
+        try:
+            found = await wait.granted
+        except asyncio.CancelledError:
+            if wait in self._waits:
+                self._waits.remove(wait)
+            elif not wait.granted.cancelled() and (unused := wait.granted.result()) is not None:
+                self.release(unused)
+            raise
         if found is not None and not found.up and not found.left:
             self.release(found)  # it began to cool down after the slot was given
             return None
@@ -109,18 +118,6 @@ class Slots:
         for wait in waits:
             if not wait.granted.done():
                 wait.granted.set_result(None)
-
-    async def _granted(self, wait: _Wait) -> Endpoint | None:
-        wait.granted = asyncio.get_running_loop().create_future()
-        bisect.insort(self._waits, wait, key=lambda each: each.ticket)
-        try:
-            return await wait.granted
-        except asyncio.CancelledError:
-            if wait in self._waits:
-                self._waits.remove(wait)
-            elif not wait.granted.cancelled() and (unused := wait.granted.result()) is not None:
-                self.release(unused)
-            raise
 
     def _suits(self, endpoint: Endpoint, wait: _Wait) -> bool:
         """Whether a call may go there: to an avoided endpoint only if no other is suitable."""
