@@ -4,11 +4,11 @@ import json
 import shlex
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 Anchor = Callable[[Any, Path], Any]
 """Makes a value's relative paths absolute, given the folder that they are relative to; leaves other values alone."""
@@ -31,70 +31,31 @@ class Limit:
     doubled: bool = True
 
 
-def setting(
-    default: Any,
-    description: str,
-    *,
-    everyday: bool = False,
-    rare: bool = False,
-    metavar: str | None = None,
-    shown: str | None = None,
-    variable: str | None = "",
-    short: str | None = None,
-    parse: Callable[[str], Any] | None = None,
-    anchor: Anchor | None = None,
-    limit: Limit | None = None,
-) -> Any:
-    """Return the field of one setting.
-
-    `default`: a value, or a function that makes it. `everyday` settings come first in the help, `rare` ones only under
-    `--help-all`. `shown`: the default as the help prints it, if the value does not show it. `variable`: the environment
-    variable, by default `GEPA_` and the name; None if there is none. `short`: a shorter name for its flag, which has
-    both. `parse`: reads a flag or variable of a type that has no parser here. `anchor`: for paths in other types than
-    `Path`. `limit`: for what ends a run.
-    """
-    extra: Any = {
-        "everyday": everyday,
-        "rare": rare,
-        "metavar": metavar,
-        "shown": shown,
-        "variable": variable,
-        "short": short,
-        "parse": parse,
-        "anchor": anchor,
-        "limit": limit,
-    }
-    made: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
-    return Field(description=description, json_schema_extra=extra, **made)
-
-
-def constant(default: Any, description: str) -> Any:
-    """Return the field of a value that belongs beside settings, but that no flag, variable or file gives.
-
-    `default`: a value, or a function that makes it.
-    """
-    made: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
-    return Field(description=description, json_schema_extra={"constant": True}, **made)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One setting, as its field defines it. `kind`: the type without None and constraints; a tuple for repeatables."""
+    """One setting, as its field defines it.
 
-    name: str
-    group: str
-    description: str
-    default: Any
-    kind: Any
-    everyday: bool
-    rare: bool
-    metavar: str | None
-    shown: str | None
-    variable: str | None
-    short: str | None
-    parse: Callable[[str], Any] | None
-    anchor: Anchor | None
-    limit: Limit | None
+    `kind`: the type without None and constraints; a tuple for repeatables. `everyday` settings come first in the help,
+    `rare` ones only under `--help-all`. `shown`: the default as the help prints it, if the value does not show it.
+    `variable`: the environment variable, by default `GEPA_` and the name; None if there is none. `short`: a shorter
+    name for its flag, which has both. `parse`: reads a flag or variable of a type that has no parser here. `anchor`:
+    for paths in other types than `Path`. `limit`: for what ends a run.
+    """
+
+    name: str = ""
+    group: str = ""
+    description: str = ""
+    default: Any = None
+    kind: Any = None
+    everyday: bool = False
+    rare: bool = False
+    metavar: str | None = None
+    shown: str | None = None
+    variable: str | None = ""
+    short: str | None = None
+    parse: Callable[[str], Any] | None = None
+    anchor: Anchor | None = None
+    limit: Limit | None = None
 
     @property
     def flag(self) -> str:
@@ -163,13 +124,9 @@ class Setting:
             return given
         if self.parse is not None:
             return self.parse(given)
-        if self.kind is bool:
-            if given.lower() not in _YES_NO:
-                raise ValueError(f"must be yes or no (given: {given!r})")
-            return _YES_NO[given.lower()]
         try:
-            return self.kind(given) if self.kind in (int, float) else given
-        except ValueError:
+            return TypeAdapter(self.kind).validate_python(given) if self.kind in (bool, int, float) else given
+        except ValidationError:
             return given  # the model reports it
 
     def read_variable(self, text: str) -> Any:
@@ -177,6 +134,22 @@ class Setting:
         if self.repeatable and text.lstrip()[:1] not in ("[", "{"):
             return self.read([part.strip() for part in text.split(",") if part.strip()])
         return json.loads(text) if self.repeatable else self.read(text)
+
+
+def setting(default: Any, description: str, **options: Any) -> Any:
+    """Return the field of one setting. `default`: a value, or a function that makes it. `options`: of `Setting`."""
+    made: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
+    extra: Any = {"setting": Setting(description=description, **options)}
+    return Field(description=description, json_schema_extra=extra, **made)
+
+
+def constant(default: Any, description: str) -> Any:
+    """Return the field of a value that belongs beside settings, but that no flag, variable or file gives.
+
+    `default`: a value, or a function that makes it.
+    """
+    made: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
+    return Field(description=description, **made)
 
 
 def settings_of(model: type[BaseModel]) -> dict[str, Setting]:
@@ -190,21 +163,17 @@ def settings_of(model: type[BaseModel]) -> dict[str, Setting]:
     found = {}
     for name, field in model.model_fields.items():
         extra: Any = field.json_schema_extra or {}
-        if "constant" in extra:
+        if (defined := extra.get("setting")) is None:
             continue
         kind = _kind(field.annotation)
-        given = {
-            **extra,
-            "variable": f"GEPA_{name.upper()}" if extra["variable"] == "" else extra["variable"],
-            "anchor": extra["anchor"] or (_absolute if kind is Path else None),
-        }
-        found[name] = Setting(
+        found[name] = replace(
+            defined,
             name=name,
             group=titles[name],
-            description=field.description or "",
             default=field.default,
             kind=kind,
-            **given,
+            variable=f"GEPA_{name.upper()}" if defined.variable == "" else defined.variable,
+            anchor=defined.anchor or (_absolute if kind is Path else None),
         )
     return found
 
@@ -255,9 +224,6 @@ def path_unless(is_name: Callable[[str], bool]) -> Anchor:
         return str(folder / value) if isinstance(value, str | Path) and not is_name(str(value)) else value
 
     return anchor
-
-
-_YES_NO = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
 
 
 def _absolute(value: Any, folder: Path) -> Any:

@@ -230,7 +230,7 @@ class Endpoint:
             else:
                 silent = 0 if discovery.server.instance_id == self.instance else DRAIN_SILENT_POLLS
             if silent >= DRAIN_SILENT_POLLS:
-                self.client.cut(f"{self.url} has left the fleet, and no server answers there")
+                await self.client.cut(f"{self.url} has left the fleet, and no server answers there")
                 return
             await asyncio.sleep(DRAIN_POLL_S)
 

@@ -190,7 +190,7 @@ class Fleet:
     async def cut(self, why: str) -> None:
         """End all calls in flight as lost; call it after `interrupt`, if they may never end."""
         for endpoint in [*self.endpoints, *self._leaving]:
-            endpoint.client.cut(why)
+            await endpoint.client.cut(why)
 
     def follow(self, path: Path) -> None:
         """Follow the fleet file: endpoints join and leave as it changes; an unusable file changes nothing."""
@@ -198,7 +198,7 @@ class Fleet:
 
     def interrupt(self, interrupted: Interrupted) -> None:
         """Have waiting and later calls raise this, from any thread; calls in flight continue."""
-        self.shutdown.interrupt(interrupted)
+        self.shutdown.stop(interrupted)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -279,11 +279,6 @@ class Fleet:
     def recheck(self, endpoint: Endpoint, detail: str, *, cooldowns: int) -> None:
         """Admit the other process that seems to answer at the address at once, if it serves the same."""
         self.cool_down(endpoint, "lost", detail, cooldowns=cooldowns, requested_s=None)
-
-    def refused_connection(self, endpoint: Endpoint) -> None:
-        """Note that the connection was refused: the process there has ended, unless it is known to be back."""
-        if not endpoint.up:
-            self.queue.give_up(endpoint)
 
     def patience_s(self, needs: str | None, at: Endpoint | None) -> float | None:
         """Return how many seconds a call may wait for a slot of `at`, or of any endpoint that offers what it needs.
@@ -473,7 +468,7 @@ class Fleet:
                     self._warn(endpoint, f"will be tried again later: {summary(error)}")
             else:
                 if changed:
-                    self.shutdown.interrupt(Interrupted("paused", f"{endpoint.url} {OTHER_CODE}"))
+                    self.shutdown.stop(Interrupted("paused", f"{endpoint.url} {OTHER_CODE}"))
                     return
                 if not found:
                     self._admit(endpoint, discovery, "joined" if endpoint.instance is None else "back")
@@ -557,7 +552,7 @@ class Fleet:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.shutdown.defect(error)
+            self.shutdown.stop(error)
 
 
 def _line(endpoint: Endpoint) -> tuple[object, ...]:

@@ -314,8 +314,8 @@ class CallExecution(Generic[T]):
             self.fleet.recheck(endpoint, summary(error), cooldowns=cooldowns)
         else:
             self.fleet.cool_down(endpoint, "lost", summary(error), cooldowns=cooldowns)
-        if error.refused:
-            self.fleet.refused_connection(endpoint)
+        if error.refused and not endpoint.up:  # the process there has ended, unless it is known to be back
+            self.fleet.queue.give_up(endpoint)
         alive = not error.refused and not isinstance(error, InstanceChanged)
         if self.reached and idempotent and alive and (self.repeats < REPEATS or not self.fleet.queue.up):
             self.repeat = endpoint

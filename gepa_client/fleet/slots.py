@@ -68,7 +68,16 @@ class Slots:
             endpoint = min(able, key=lambda each: (each.in_flight / each.slots, each.idle_since))
             self._occupy(endpoint)
             return endpoint
-        found = await self._granted(wait)
+        wait.granted = asyncio.get_running_loop().create_future()
+        bisect.insort(self._waits, wait, key=lambda each: each.ticket)
+        try:
+            found = await wait.granted
+        except asyncio.CancelledError:
+            if wait in self._waits:
+                self._waits.remove(wait)
+            elif not wait.granted.cancelled() and (unused := wait.granted.result()) is not None:
+                self.release(unused)
+            raise
         if found is not None and not found.up and not found.left:
             self.release(found)  # it began to cool down after the slot was given
             return None
@@ -109,18 +118,6 @@ class Slots:
         for wait in waits:
             if not wait.granted.done():
                 wait.granted.set_result(None)
-
-    async def _granted(self, wait: _Wait) -> Endpoint | None:
-        wait.granted = asyncio.get_running_loop().create_future()
-        bisect.insort(self._waits, wait, key=lambda each: each.ticket)
-        try:
-            return await wait.granted
-        except asyncio.CancelledError:
-            if wait in self._waits:
-                self._waits.remove(wait)
-            elif not wait.granted.cancelled() and (unused := wait.granted.result()) is not None:
-                self.release(unused)
-            raise
 
     def _suits(self, endpoint: Endpoint, wait: _Wait) -> bool:
         """Whether a call may go there: to an avoided endpoint only if no other is suitable."""
@@ -190,8 +187,7 @@ class Shutdown:
     def __init__(self, on_stop: Callable[[], None]) -> None:
         self._on_stop = on_stop
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._interrupted: Interrupted | None = None
-        self._defect: BaseException | None = None
+        self._reason: BaseException | None = None
         self._raised = False
         self._stopped = asyncio.Event()
 
@@ -199,35 +195,27 @@ class Shutdown:
         """Take the running event loop as the fleet's."""
         self._loop = asyncio.get_running_loop()
 
-    def interrupt(self, interrupted: Interrupted) -> None:
-        """Stop the fleet, from any thread; the first reason counts."""
-        if self._interrupted is None:
-            self._interrupted = interrupted
+    def stop(self, reason: BaseException) -> None:
+        """Stop the fleet, from any thread, by an interruption or a defect of its own; the first reason counts."""
+        if self._reason is None:
+            self._reason = reason
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # nothing waits on a closed loop
                 self._loop.call_soon_threadsafe(self._wake)
 
-    def defect(self, error: BaseException) -> None:
-        """Stop the fleet because one of its own tasks failed; on the loop."""
-        if self._defect is None:
-            self._defect = error
-        self._wake()
-
     def check(self) -> None:
         """Raise what has stopped the fleet, if anything has."""
-        if self._interrupted is not None:
-            raise self._interrupted.again()
-        if self._defect is not None:
+        if self._reason is not None:
             self._raised = True
-            raise self._defect
+            raise self._reason.again() if isinstance(self._reason, Interrupted) else self._reason
 
     def close(self) -> None:
         """Stop the fleet; raises a defect that no call has raised."""
-        unraised = self._defect if not self._raised else None
+        is_known = self._raised or self._reason is None or isinstance(self._reason, Interrupted)
+        self.stop(RuntimeError("the fleet is closed"))
+        if not is_known:
+            self.check()
         self._raised = True
-        self.defect(RuntimeError("the fleet is closed"))
-        if unraised is not None:
-            raise unraised
 
     async def pause(self, seconds: float) -> None:
         """Wait so long; raises early if the fleet is stopped."""

@@ -32,7 +32,7 @@ from gepa_client.sandboxing.session_interface import Log, NoSandboxes
 from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.views import final_summary as final_summary
-from gepa_client.views.console import echo, fail, log_markup, make_console, print_json
+from gepa_client.views.console import fail, log_markup, make_console, print_json
 from gepa_client.views.event_stream import EventStream
 from gepa_client.views.final_summary import RunSummary
 from gepa_client.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
@@ -193,12 +193,12 @@ class ForegroundRun:
             fail(f"the last calls of models are not in the run's record: {summary(error)}")
 
     def _write_connections(self, sandboxes: NoSandboxes, view: RunView) -> None:
-        """Write which hosts programs in sandboxes connected to, print the totals, and record those of the whole run."""
+        """Write which hosts programs in sandboxes connected to, and have the report list those of the whole run."""
+        if self.output is None:
+            return
         try:
-            file = None if self.output is None else self.output / files.CONNECTIONS
-            for log in sandboxes.write_connections(file):
-                echo(make_console(stderr=self.json_events), log_markup(log))
-            view.hosts = {} if self.output is None else files.host_totals(self.output)
+            sandboxes.write_connections(self.output / files.CONNECTIONS)
+            view.hosts = files.host_totals(self.output)
         except (OSError, ValueError) as error:
             fail(f"the connections of sandboxes are not in the report: {error}")
 

@@ -47,7 +47,6 @@ class HostTotals:
     failed: int = 0
     sent: int = 0
     received: int = 0
-    seconds: float = 0.0
 
 
 def host_totals(folder: Path) -> dict[str, HostTotals]:

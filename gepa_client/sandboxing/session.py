@@ -46,10 +46,6 @@ and to end the run by itself."""
 ASK_EVERY_S = 15.0
 """Seconds between two requests for a new token of a sandbox that takes no calls."""
 
-SHOWN = 5
-"""Hosts that are named one by one."""
-
-
 SERVER, WARNING = "evolverpc serve: ", "evolverpc serve: warning: "
 """How lines of the server begin in a log."""
 
@@ -183,14 +179,11 @@ class SandboxSession(NoSandboxes):
         except (RuntimeError, CancelledError):
             return [Log("the program's artifacts could not be copied: its sandbox has ended", is_warning=True)]
 
-    def write_connections(self, file: Path | None) -> list[Log]:
-        """Append the connections of ended sandboxes to a file of JSON lines; return the totals of the busiest hosts."""
-        found = self._connections.summary()
-        if file is not None and found:
+    def write_connections(self, file: Path) -> None:
+        """Append the connections of ended sandboxes to a file of JSON lines, unless there was none."""
+        if self._connections.first:
             with file.open("a", encoding="utf-8") as log:
                 log.writelines(f"{line}\n" for line in self._connections.lines())
-        more = [f"{len(found) - SHOWN} more hosts"] if len(found) > SHOWN else []
-        return [Log(f"reached {line}") for line in (*found[:SHOWN], *more)]
 
     def end(self) -> list[GatewayMessage]:
         """End the sandboxes; the block's own `close` reports one that did not end in time."""

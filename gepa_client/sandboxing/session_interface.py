@@ -68,9 +68,8 @@ class NoSandboxes:
         """Copy the program's artifacts from the sandbox of an endpoint; return what to report."""
         return []
 
-    def write_connections(self, file: Path | None) -> list[Log]:  # noqa: ARG002  there are none
-        """Append the connections of ended sandboxes to a file of JSON lines; return the totals of the busiest hosts."""
-        return []
+    def write_connections(self, file: Path) -> None:
+        """Append the connections of ended sandboxes to a file of JSON lines, unless there was none."""
 
     def end(self) -> list[GatewayMessage]:
         """End the sandboxes before the block does; return the calls and refusals that no driver has received."""

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-from evolverpc_common.display_text import counted
 from gepa_client.journal.run_events import CallRefused
 from gepa_client.run.control_messages import GatewayMessage, ModelCallMessage
 from gepa_client.run.output_folder import HostTotals
@@ -71,7 +70,6 @@ class ConnectionLog:
         totals.failed += not connection.reached
         totals.sent += connection.sent
         totals.received += connection.received
-        totals.seconds += connection.seconds
 
     def lines(self) -> Iterator[str]:
         """Yield JSON lines: the first connections, then the totals of each host."""
@@ -79,16 +77,6 @@ class ConnectionLog:
             yield json.dumps({"connection": asdict(connection)})
         for name, totals in self.by_host.items():
             yield json.dumps({"host": name, **asdict(totals)})
-
-    def summary(self) -> list[str]:
-        """Return a line for each host, the busiest first."""
-        ordered = sorted(self.by_host.items(), key=lambda item: -item[1].connections)
-        return [
-            f"{name}: {counted(totals.connections, 'connection')}"
-            + (f", {totals.failed} not reached" if totals.failed else "")
-            + f", {totals.sent:,} bytes sent, {totals.received:,} received, {totals.seconds:.1f} s"
-            for name, totals in ordered
-        ]
 
 
 class Setup(Protocol):

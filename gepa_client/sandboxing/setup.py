@@ -22,7 +22,6 @@ from sandbox_runtime import (
     ResourceLimits,
     RunningSandbox,
     Runtime,
-    SandboxError,
     SandboxGone,
     egress_to,
 )
@@ -39,22 +38,6 @@ from sandbox_runtime.gateway import (
 from sandbox_runtime.source import ClientSandbox, ClientSettings, GitToken, Source
 
 GITHUB = "github.com"
-
-NAMES_PROGRAM = frozenset(
-    {
-        *("--program", "--adapter", "--command", "--config", "-c"),
-        *("GEPA_PROGRAM", "GEPA_ADAPTER", "GEPA_COMMAND"),
-    }
-)
-"""Flags and variables of `evolverpc serve` that name a program, or a file that does."""
-
-NO_PROGRAM = """{source}: no gepa.toml in {folder} names a program to serve. Write one there and commit it:
-
-    program = "program.py"                  # a Python file with seed_candidate, run and score
-    # or: command = ["node", "program.js"]  # any program that speaks the protocol over stdio
-    # or: adapter = "package.module:Name"   # a GEPAAdapter, with seed_candidate = "seed.json"
-
-or name the program as `server_args`: --program program.py"""
 
 MOST_DESCRIPTORS = 65_536
 """Open files that this process allows itself: each sandbox may hold a few hundred of the gateway's."""
@@ -94,8 +77,6 @@ async def open_setup(
         if left := [found for found in await runtime.found() if found.orphan]:
             log(f"{len(left)} sandboxes of ended processes are left; this ends them: {SWEEP}")
         checkout = await source.ready(on_progress=log)
-        if not checkout.is_configured and not _names_program(client):
-            raise SandboxError(NO_PROGRAM.format(source=source, folder=checkout.folder or "the top folder"))
         recipe = client.recipe(checkout.needs)
         try:
             await runtime.prepare(recipe, on_progress=log)  # once, before all sandboxes ask for it
@@ -104,12 +85,6 @@ async def open_setup(
                 raise
             await runtime.prepare(recipe, on_progress=log, rebuild=True)
         yield _SandboxSetup(runtime, source, client, gateway, checkout.commit, log)
-
-
-def _names_program(client: ClientSettings) -> bool:
-    """Return whether the server's flags or variables name the program, so that it needs no settings file."""
-    flags = {word.partition("=")[0] for word in client.server_args}
-    return not (flags | client.env.keys() | client.secrets.keys()).isdisjoint(NAMES_PROGRAM)
 
 
 async def publish(settings: RunConfig, log: Callable[[str], None]) -> None:

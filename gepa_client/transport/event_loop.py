@@ -5,7 +5,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from gepa_client.errors import Interrupted
 
@@ -83,17 +83,22 @@ class EventLoopThread:
         if self._loop.is_closed() or threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("the adapter is closed" if self._loop.is_closed() else "called from its own event loop")
-        supervised = _Supervised(work)
+        ended = threading.Event()
+
+        async def supervised() -> T:
+            try:
+                return await work
+            finally:
+                ended.set()
+
+        future = asyncio.run_coroutine_threadsafe(supervised(), self._loop)
         try:
-            future = asyncio.run_coroutine_threadsafe(supervised.run(), self._loop)
             while not wait([future], SIGNAL_POLL_S).done:
                 pass  # handle a signal that arrived just before the wait
             return future.result()
         except BaseException:
-            # An interruption may come at any moment, even between two instructions here: ask the work, not a future.
-            if not supervised.ended.is_set():
-                self._loop.call_soon_threadsafe(supervised.abandon)
-                supervised.ended.wait(STOP_TIMEOUT_S)
+            if future.cancel():  # this thread was interrupted: the work has not ended
+                ended.wait(STOP_TIMEOUT_S)
             raise
 
     def close(self) -> None:
@@ -114,31 +119,6 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
         return loop.run(work)
     finally:
         loop.close()
-
-
-class _Supervised(Generic[T]):
-    """Work that can be abandoned from another thread, whether it has started or not; `ended` is set at its end."""
-
-    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
-        self.ended = threading.Event()
-        self._work = work
-        self._task: asyncio.Task[Any] | None = None
-
-    async def run(self) -> T:
-        try:
-            if self.ended.is_set():
-                raise asyncio.CancelledError
-            self._task = asyncio.current_task()
-            return await self._work
-        finally:
-            self._work.close()
-            self.ended.set()
-
-    def abandon(self) -> None:
-        if self._task is None:
-            self.ended.set()
-        else:
-            self._task.cancel()
 
 
 async def _cancel_all() -> None:

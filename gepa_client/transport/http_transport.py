@@ -77,7 +77,6 @@ class HttpTransport:
         self._bound = max_response_bytes
         self._headers = {"Content-Type": "application/json"}
         self._session: aiohttp.ClientSession | None = None
-        self._in_flight: set[asyncio.Timeout] = set()
         self._cut: str | None = None
 
     def use_token(self, token: str | None, proxy_token: str | None) -> bool:
@@ -86,11 +85,10 @@ class HttpTransport:
         self._headers = {"Content-Type": "application/json"} | token_headers(token, proxy_token)
         return self._headers != before
 
-    def cut(self, why: str) -> None:
+    async def cut(self, why: str) -> None:
         """End every request in flight as a lost connection; further requests are refused in the same way."""
         self._cut = why
-        for request in self._in_flight:
-            request.reschedule(asyncio.get_running_loop().time())
+        await self.close()
 
     def open(self) -> None:
         """Open the session, inside the event loop that uses it; safe to call twice."""
@@ -119,35 +117,32 @@ class HttpTransport:
         if self._session is None:
             raise Refused("the client is not open: use `async with RpcClient(...)`")
         content = _Body(body)
-        until_cut = asyncio.timeout(timeout_s)
         try:
-            async with until_cut:
-                self._in_flight.add(until_cut)
-                try:
-                    async with self._session.post(
-                        self._http_url,
-                        data=content,
-                        headers=self._headers,
-                        allow_redirects=False,
-                    ) as response:
-                        return HttpResponse(
-                            status=response.status,
-                            retry_after=response.headers.get("Retry-After", ""),
-                            body=await self._bounded_body(response),
-                        )
-                finally:
-                    self._in_flight.discard(until_cut)
+            async with (
+                asyncio.timeout(timeout_s),
+                self._session.post(
+                    self._http_url,
+                    data=content,
+                    headers=self._headers,
+                    allow_redirects=False,
+                ) as response,
+            ):
+                return HttpResponse(
+                    status=response.status,
+                    retry_after=response.headers.get("Retry-After", ""),
+                    body=await self._bounded_body(response),
+                )
         except aiohttp.ClientSSLError as error:
             raise Refused(f"no trusted connection to {self._url}: {error}") from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise ConnectionLost(unconnected(self._url, error), sent=False, refused=_refused(error)) from error
         except TimeoutError as error:
-            if self._cut is not None:
-                raise ConnectionLost(self._cut, sent=content.has_begun, refused=True) from error
             if not content.has_begun:
                 raise ConnectionLost(unconnected(self._url, error, timeout_s), sent=False) from error
             raise ConnectionLost(f"{NO_ANSWER} {self._url} within {timeout_s:.3g} s") from error
         except (aiohttp.ClientError, OSError) as error:
+            if self._cut is not None:
+                raise ConnectionLost(self._cut, sent=content.has_begun, refused=True) from error
             raise ConnectionLost(f"connection to {self._url} lost: {summary(error)}") from error
 
     async def _bounded_body(self, response: aiohttp.ClientResponse) -> bytes:

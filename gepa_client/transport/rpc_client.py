@@ -128,9 +128,9 @@ class RpcClient:
             on_token(found)
         return self._poster.use_token(*tokens)
 
-    def cut(self, why: str) -> None:
+    async def cut(self, why: str) -> None:
         """End every call in flight as lost, and refuse further ones: the server is gone for good."""
-        self._poster.cut(why)
+        await self._poster.cut(why)
 
     def offers(self, capability: str) -> bool:
         """Whether the last `discover` named this capability; False before the first."""

@@ -184,8 +184,8 @@ class FrontedSandboxes(NoSandboxes):
                 (folder / name).write_bytes(clean)
         return logs
 
-    def write_connections(self, file: Path | None) -> list[Log]:
-        return self._session.write_connections(file)
+    def write_connections(self, file: Path) -> None:
+        self._session.write_connections(file)
 
     def end(self) -> list[GatewayMessage]:
         return [type(each).model_validate(self._secrets.redact(each.model_dump())) for each in self._session.end()]

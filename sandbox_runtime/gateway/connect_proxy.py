@@ -21,27 +21,22 @@ from sandbox_runtime.gateway.http_frontend import UNIDENTIFIED_TIMEOUT_S, Find
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns all addresses of a host for a port, in the order to be tried. Raises OSError if there is none."""
 
-THREADS = 32
+LOOKUPS = 4
+"""Names that are resolved for one sandbox at once."""
 
 
-class Resolver:
-    """The system's resolver, on a bounded number of threads because it may hang."""
+def system_resolver() -> Resolve:
+    """Return the system's resolver for one sandbox, on threads of its own because it may hang."""
+    threads = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="gateway-resolver")
 
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="gateway-resolver")
-
-    async def __call__(self, host: str, port: int) -> Sequence[str]:
-        """Return all addresses of the host."""
-
+    async def resolve(host: str, port: int) -> Sequence[str]:
         def found() -> list[str]:
             infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             return list(dict.fromkeys(str(info[4][0]) for info in infos))
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, found)
+        return await asyncio.get_running_loop().run_in_executor(threads, found)
 
-    def close(self) -> None:
-        """Accept no further lookup; running ones end on their own threads."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+    return resolve
 
 
 HEAD = 16 * 1024
@@ -176,7 +171,7 @@ class ConnectProxy:
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to an address that was checked: the name is resolved once, and not again by the connection."""
         what = f"{head.host}:{head.port}"
-        addresses = await self._resolved(head, session)
+        addresses = await self._resolved(head)
         for address in addresses:
             if reason := refusal_reason(address, session.named):
                 session.refusals.add(what, f"{reason} ({session.opened_by})")
@@ -203,15 +198,12 @@ class ConnectProxy:
             return any(address in network for network in session.named)
         return any(_matches(head.host, domain.lower()) for domain in egress.domains)
 
-    async def _resolved(self, head: _ProxyRequest, session: SandboxGatewaySession) -> list[Address]:
+    async def _resolved(self, head: _ProxyRequest) -> list[Address]:
         if (address := parse_address(head.host)) is not None:
             return [address]
         try:
             async with asyncio.timeout(RESOLVE_S):
-                await session.lookups.acquire()
-                lookup = asyncio.ensure_future(self._resolve(head.host, head.port))
-                lookup.add_done_callback(lambda done: _end_lookup(done, session.lookups))
-                found = await asyncio.shield(lookup)  # a thread that hangs still counts
+                found = await self._resolve(head.host, head.port)
         except (OSError, UnicodeError, TimeoutError):
             raise _ProxyError(502, NOT_REACHED) from None
         addresses = [address for text in found if (address := parse_address(text)) is not None]
@@ -287,12 +279,6 @@ def _authority(text: str, port: int | None) -> tuple[str, int]:
 
 def _matches(host: str, domain: str) -> bool:
     return host.endswith(domain[1:]) and host != domain[1:] if domain.startswith("*.") else host == domain
-
-
-def _end_lookup(done: "asyncio.Future[Sequence[str]]", lookups: asyncio.Semaphore) -> None:
-    lookups.release()
-    if not done.cancelled():
-        done.exception()  # retrieved, even if no task waits for it any more
 
 
 @dataclass

@@ -13,7 +13,7 @@ from aiohttp import web
 from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.network_addresses import Network
 from sandbox_runtime.api.egress import Egress
-from sandbox_runtime.gateway.connect_proxy import ConnectProxy, Resolve, Resolver
+from sandbox_runtime.gateway.connect_proxy import ConnectProxy, Resolve, system_resolver
 from sandbox_runtime.gateway.events import GatewayRefusal, HostConnection, ProviderCall, RefusalLog
 from sandbox_runtime.gateway.gateway_session import CONNECTIONS, TUNNELS, Listener, SandboxGatewaySession
 from sandbox_runtime.gateway.http_frontend import HOST_PATH, HttpFrontend
@@ -81,7 +81,7 @@ class Gateway:
         self._on_refusal = on_refusal
         self._on_connection = on_connection
         self._listen = listen
-        self._given = resolve
+        self._resolve = resolve
         self._allowed_networks = allowed_networks
         self.spend = SpendCap(policy.cap_usd, on_cap)
         self._released = asyncio.Event()
@@ -91,7 +91,6 @@ class Gateway:
         self._shared: Listener | None = None
         self._models_url: str | None = None
         self._http: aiohttp.ClientSession | None = None
-        self._resolver: Resolver | None = None
 
     async def __aenter__(self) -> Self:
         """Open the gateway's own socket, if it has one."""
@@ -100,8 +99,6 @@ class Gateway:
         if listen is not None:
             shared = socket.create_server(("127.0.0.1", listen.models_port), backlog=SHARED)
         self._http = provider_session(self._allowed_networks)
-        self._resolver = Resolver()
-        self._resolve = self._given or self._resolver
         self._models = ModelRequests(
             self._providers,
             self._policy,
@@ -124,8 +121,6 @@ class Gateway:
             await session.close()
         if self._shared is not None:
             await self._shared.close()
-        if self._resolver is not None:
-            self._resolver.close()
         if self._http is not None:
             await self._http.close()
             self._http = None
@@ -157,7 +152,7 @@ class Gateway:
 
     def _serve(self, session: SandboxGatewaySession, models: socket.socket, tunnel: socket.socket) -> list[Listener]:
         front = HttpFrontend(session.find, session.wrong_token, session.malformed, self._answer)
-        proxy = ConnectProxy(session.find, session.wrong_token, self._resolve, self._on_connection)
+        proxy = ConnectProxy(session.find, session.wrong_token, self._resolve or system_resolver(), self._on_connection)
         return [Listener(models, CONNECTIONS, front.connect), Listener(tunnel, TUNNELS, proxy.connect)]
 
     async def _answer(self, request: web.BaseRequest, session: SandboxGatewaySession) -> web.StreamResponse:

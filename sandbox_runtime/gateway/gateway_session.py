@@ -1,7 +1,6 @@
 """One sandbox's session at the gateway: its token, its listening sockets and its running requests."""
 
 import asyncio
-import errno
 import hmac
 import logging
 import secrets
@@ -19,10 +18,7 @@ Connect = Callable[[Callable[[], None]], asyncio.BaseProtocol]
 """Makes the protocol of one connection, which calls its argument when the connection is lost."""
 
 FULL_S = 0.5
-"""Seconds between two attempts if this process can open no more files."""
-
-_FULL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_GONE = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.EINTR})
+"""Seconds until the next attempt if a connection is not accepted: mostly as this process can open no more files."""
 
 _log = logging.getLogger(__name__)
 
@@ -63,12 +59,8 @@ class Listener:
                 connection, _ = await loop.sock_accept(self._socket)
             except OSError as error:
                 self._room.release()
-                if error.errno in _FULL:
-                    _log.warning("the gateway can open no more files: %s", error.strerror)
-                    await asyncio.sleep(FULL_S)
-                elif error.errno not in _GONE:
-                    _log.exception("the gateway accepts no more on a socket")
-                    return
+                _log.warning("the gateway does not accept a connection: %s", error.strerror)
+                await asyncio.sleep(FULL_S)
             else:
                 await self._take(connection)
 
@@ -101,9 +93,6 @@ TUNNELS = 64
 BODIES = 64 * 2**20
 """Bytes of running requests that are held for one sandbox."""
 
-LOOKUPS = 4
-"""Names that are resolved for one sandbox at once."""
-
 USER = "sandbox"
 """The user name beside the token for proxies that need one; any is accepted."""
 
@@ -127,7 +116,6 @@ class SandboxGatewaySession:
         self.named = parse_networks(egress.cidrs) if isinstance(egress, Allow) else ()
         self.refusals = refusals
         self.opened_by = opened_by
-        self.lookups = asyncio.Semaphore(LOOKUPS)
         self.held_bytes = 0
         self.models: set[asyncio.BaseTransport] = set()
         self._token = secrets.token_urlsafe(32)

@@ -14,7 +14,7 @@ from sandbox_runtime.gateway.events import ProviderCall, shown
 from sandbox_runtime.gateway.gateway_session import BODIES, SandboxGatewaySession
 from sandbox_runtime.gateway.http_frontend import failure
 from sandbox_runtime.gateway.providers import PATHS, Provider
-from sandbox_runtime.gateway.request_parsing import FieldRefused, ModelRequest, UnusableRequest, parse_request
+from sandbox_runtime.gateway.request_parsing import ModelRequest, UnusableRequest, parse_request
 from sandbox_runtime.gateway.request_policy import GatewayPolicy
 from sandbox_runtime.gateway.spend_cap import SpendCap
 from sandbox_runtime.gateway.upstream import UpstreamCall, continue_body
@@ -34,9 +34,9 @@ _QUERIES = frozenset({"beta", "api-version"})
 
 
 class _RequestRefused(Exception):
-    """The gateway answers by itself. `reason`: reported as a refusal; None if it is not one."""
+    """The gateway answers by itself. `reason`: reported as a refusal of `what`."""
 
-    def __init__(self, response: web.Response, what: str, reason: str | None) -> None:
+    def __init__(self, response: web.Response, what: str, reason: str) -> None:
         super().__init__(reason)
         self.response = response
         self.what = what
@@ -72,7 +72,11 @@ class ModelRequests:
             provider, path, query = self._route(request)
             with _HeldBytes(session) as held:
                 content = await _body(request, session, held)
-                asked = _read(provider, path, content)
+                try:
+                    asked = parse_request(provider, path, content)
+                except UnusableRequest as error:
+                    what = f"{provider.name}{path}"
+                    raise _refused(400, "invalid_request_error", what, str(error)) from None
                 del content
                 price = self._check(provider, asked, session)
                 max_cost_usd = self._most(provider, asked, price)
@@ -88,8 +92,7 @@ class ModelRequests:
                         charge.counted_usd = result.counted_usd
                         self._report(result)
         except _RequestRefused as refused:
-            if refused.reason is not None:
-                session.refusals.add(refused.what, refused.reason)
+            session.refusals.add(refused.what, refused.reason)
             return refused.response
         except RateExceeded as fast:
             session.refusals.add("a model", "more calls per minute than are allowed")
@@ -185,16 +188,6 @@ async def _body(request: web.BaseRequest, session: SandboxGatewaySession, held: 
     if sum(map(content.count, (b"[", b"{", b","))) > PARTS:
         raise _refused(413, "request_too_large", what, f"its body has more than {PARTS} parts")
     return bytes(content)
-
-
-def _read(provider: Provider, path: str, content: bytes) -> ModelRequest:
-    try:
-        return parse_request(provider, path, content)
-    except UnusableRequest as error:
-        response = failure(400, "invalid_request_error", str(error))
-        raise _RequestRefused(response, path, None) from None
-    except FieldRefused as error:
-        raise _refused(400, "invalid_request_error", f"{provider.name}{path}", str(error)) from None
 
 
 def _refused(status: int, kind: str, what: str, reason: str) -> _RequestRefused:

@@ -41,11 +41,7 @@ _NUMBERS = {
 
 
 class UnusableRequest(Exception):
-    """The request is not one that a provider could answer; the text has the reason."""
-
-
-class FieldRefused(Exception):
-    """The request has a field that the gateway does not forward; the text names it."""
+    """No provider could answer the request, or it has a field that the gateway does not forward; with the reason."""
 
 
 @dataclass
@@ -94,8 +90,7 @@ def parse_request(provider: Provider, path: str, content: bytes) -> ModelRequest
     """Parse a request's body.
 
     Raises:
-        UnusableRequest: it is not JSON, or names no model.
-        FieldRefused: it has a field that is not forwarded.
+        UnusableRequest: it is not JSON, names no model, or has a field that is not forwarded.
     """
     try:
         body = orjson.loads(content)
@@ -103,7 +98,7 @@ def parse_request(provider: Provider, path: str, content: bytes) -> ModelRequest
         raise UnusableRequest("the body is not JSON") from None
     model = _model(body)
     if refused := first_refused(path, body, frozenset(provider.extra_fields)):
-        raise FieldRefused(
+        raise UnusableRequest(
             f"the field `{refused[:MODEL]}` is not forwarded to {provider.name}{path}; "
             "if the provider needs it, add it to `extra_fields` of the provider in `model_providers`"
         )

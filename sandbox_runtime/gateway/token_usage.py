@@ -49,7 +49,6 @@ class StreamUsageReader:
         self._dialect = dialect
         self._hides = hide_usage
         self._line = bytearray()
-        self._too_long = False
         self._hidden = False  # the blank line that ends a hidden event goes with it
         self._usage: dict[str, Any] = {}
         self._final = False
@@ -59,10 +58,6 @@ class StreamUsageReader:
         """Read the lines of a chunk and return what may pass: if an event is to be hidden, whole lines only."""
         shown = bytearray()
         for part in chunk.splitlines(keepends=True):
-            if self._too_long:
-                self._too_long = not part.endswith(b"\n")
-                shown += part
-                continue
             self._line += part
             if part.endswith(b"\n"):
                 line = bytes(self._line)
@@ -72,7 +67,6 @@ class StreamUsageReader:
             elif len(self._line) > KEPT:
                 shown += self._line
                 self._line.clear()
-                self._too_long = True
         return bytes(shown) if self._hides else chunk
 
     def rest(self) -> bytes:

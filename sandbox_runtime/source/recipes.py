@@ -77,13 +77,6 @@ async def _chosen(choose: Choose[T], files: ProgramFiles, folder: str, ids: Mapp
     return found
 
 
-async def has_server_settings(read: Read, folder: str) -> bool:
-    """Return whether the folder has a `gepa.toml`, or a `pyproject.toml` with a table `tool.gepa`."""
-    files = await read(posixpath.join(folder, name) for name in (SERVER_SETTINGS, PYPROJECT))
-    by_name = {posixpath.basename(path): content for path, content in files.items()}
-    return SERVER_SETTINGS in by_name or b"tool.gepa" in by_name.get(PYPROJECT, b"")
-
-
 async def _found(read: Read, folder: str, names: tuple[str, ...]) -> dict[str, bytes]:
     """Return the nearest of each of these files, in the folder or above it, by name."""
     paths = {name: [posixpath.join(where, name) for where in folders_above(folder)] for name in names}

@@ -23,7 +23,7 @@ from sandbox_runtime.source.origin import (
     mirror_path,
     remote_commit,
 )
-from sandbox_runtime.source.recipes import has_server_settings, program_needs
+from sandbox_runtime.source.recipes import program_needs
 from sandbox_runtime.source.remote_git import GitToken
 
 PROGRAM = "program"
@@ -47,7 +47,6 @@ class Checkout:
 
     `commit`: its full id. `branch`: checked out at that commit. `folder`: the program's, from the top, `""` for that
     itself. `tar`: a `.git` with this commit only. `left_out`: descriptions of what a sandbox does not get.
-    `is_configured`: its folder has a file with the server's settings.
     """
 
     commit: str
@@ -56,7 +55,6 @@ class Checkout:
     tar: Path
     needs: Recipe
     left_out: tuple[str, ...] = ()
-    is_configured: bool = True
 
     @property
     def cwd(self) -> str:
@@ -122,7 +120,6 @@ class Source:
                 raise SandboxError(f"{self._address}: commit {origin.commit.id[:12]} has no folder {origin.folder}")
             needs = await program_needs(origin.commit, origin.folder)
             pointers = await origin.commit.lfs_pointers()
-            is_configured = await has_server_settings(origin.commit.read, origin.folder)
             tar = self._cache / "commits" / f"{origin.commit.id}-{_short(origin.branch)}-plain.tar"
             if not await asyncio.to_thread(tar.exists):
                 await origin.commit.pack(origin.branch, tar, self._most_mb)
@@ -137,7 +134,7 @@ class Source:
         left_out = (*origin.left_out, *of_lfs, *unused)
         for words in left_out:
             on_progress(words)
-        made = Checkout(origin.commit.id, origin.branch, origin.folder, tar, needs, left_out, is_configured)
+        made = Checkout(origin.commit.id, origin.branch, origin.folder, tar, needs, left_out)
         origin_of_builds = str(self._address) if installs else ""
         return replace(made, needs=replace(needs, checkout=(made.unpack_command(),), origin=origin_of_builds))
 

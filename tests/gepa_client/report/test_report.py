@@ -20,7 +20,7 @@ def test_the_report_begins_with_the_scores_the_end_and_how_certain_the_differenc
 def test_hosts_that_sandboxes_connected_to_are_a_table_with_refused_ones() -> None:
     record = example_record()
     assert "Hosts that" not in shown_text(record, None)
-    record.hosts = {"pypi.org:443": HostTotals(3, 1, 1200, 34000, 2.0)}
+    record.hosts = {"pypi.org:443": HostTotals(3, 1, 1200, 34000)}
     for what, times in (("pypi.org:443", 1), ("10.0.0.1:80", 7), ("a model", 2), ("no-model/POST /v1", 4)):
         record.apply(CallRefused(seconds=1.0, sandbox="s", what=what, reason="no", times=times))
     page = shown_text(record, None)

@@ -8,7 +8,7 @@ import pytest
 
 from sandbox_runtime import Recipe, SandboxError
 from sandbox_runtime.source.client_sandbox import ClientSettings
-from sandbox_runtime.source.recipes import has_server_settings, program_needs
+from sandbox_runtime.source.recipes import program_needs
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,6 @@ async def test_manifests_of_the_programs_folder_override_those_at_the_top() -> N
     assert (found.install.folder, found.install.decided_by) == ("app", "app/requirements.txt")
     assert found.node_install is not None
     assert (found.node_install.folder, found.node_install.decided_by) == ("", "package.json")
-
-
-@pytest.mark.parametrize(
-    ("files", "is_configured"),
-    [
-        ({"app/gepa.toml": ""}, True),
-        ({"app/pyproject.toml": "[tool.gepa]\nprogram = 'app'"}, True),
-        ({"app/pyproject.toml": "[project]\nname = 'app'", "gepa.toml": ""}, False),
-        ({}, False),
-    ],
-)
-async def test_only_the_programs_own_folder_configures_its_server(files: dict[str, str], is_configured: bool) -> None:
-    assert await has_server_settings(Files(files).read, "app") is is_configured
 
 
 LISTS = '{"dependencies": {"a": "1"}}'
