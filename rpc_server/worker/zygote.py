@@ -25,8 +25,8 @@ _ROUND_S = 0.002
 class ProcessReaper:
     """Ends what examples leave behind, in a jail, where every visible process is the program's own.
 
-    A process whose parent has ended belongs to no example. It becomes a child of this process, and is told from the
-    children that this process had at the beginning, and from the known ones that it forks.
+    A process whose parent has ended belongs to no example. It becomes a child of this process, as are those that it had
+    at the beginning and the known ones that it forks, which stay.
     """
 
     def __init__(self) -> None:
