@@ -29,7 +29,6 @@ HEAVY = frozenset(
         "claude_agent_sdk",
         "dspy",
         "gepa",
-        "git",
         "httpx",
         "jsonrpcserver",
         "jwt",

@@ -32,8 +32,6 @@ from .model_usage import add_call, tokens_of, usage_in, usage_of
 from .response_body import UNREAD, Body, body_of
 
 _MAX_REASON = 256  # in the contract
-_MAX_KEPT = 1 << 16
-"""Bytes of the largest answer that is kept until its usage is needed; a larger one is parsed when it is complete."""
 
 _time = itertools.count()
 _lock = threading.Lock()
@@ -74,7 +72,7 @@ class Call:
     """One exchange with a host; what runs while it is open as a context manager is a part of it.
 
     `outcome`: `succeeded`, `failed` transiently, `cancelled` by the program, `other`, None while it runs. The request
-    and the answer are parsed when they are needed, mostly after the program has returned: earlier it takes longer.
+    is parsed when it is needed, mostly after the program has returned.
     """
 
     ended: int | None = None
@@ -85,8 +83,8 @@ class Call:
     problem: BaseException | None = None
     caller: str | None = None
     body: Body = UNREAD
-    _answer: Any = b""
-    _asked: Request | None = None  # `cached_property` takes a lock before Python 3.12
+    answer: tuple[str | None, dict[str, Any] | None] = (None, None)
+    """The model that the complete answer names, and its usage; None of what it does not state."""
     _on_close: Callable[[], Any] | None = None
 
     def __init__(self, branch: Branch, method: str, url: str, sent: Any) -> None:
@@ -112,12 +110,10 @@ class Call:
         if problem is not None:
             self.raised(problem)
 
-    @property
+    @functools.cached_property
     def asked(self) -> Request:
         """Whether the request asks a model, and which."""
-        if self._asked is None:
-            self._asked = read_request(self._endpoint, self._request[2])
-        return self._asked
+        return read_request(self._endpoint, self._request[2])
 
     @functools.cached_property
     def key(self) -> Any:
@@ -188,19 +184,13 @@ class Call:
         if body is UNREAD:  # it is not read, or was complete before
             return
         try:
-            self._answer = body.end()
+            self.answer = _read_answer(body.end())
         except Exception:  # noqa: BLE001  # as above
             return
         if body.error is not None:
             self._take_error(body.error)
         elif body.is_cut and self.outcome == "succeeded" and self.is_of_model:
             self._fail("the stream ended before its last event")
-        if len(self._answer) > _MAX_KEPT:
-            self._answer = _read_answer(self._answer)
-
-    def answer(self) -> tuple[str | None, dict[str, Any] | None]:
-        """Return the model that the complete answer names, and its usage; None of what it does not state."""
-        return _read_answer(self._answer) if isinstance(self._answer, bytes) else self._answer
 
     def raised(self, problem: BaseException) -> None:
         """Record what the client's transport raised, before the response or while its body is read."""
@@ -284,7 +274,7 @@ class ExampleCalls:
             return {"calls": len(charged)}
         models: dict[str, dict[str, Any]] = {}
         for model, call in charged:
-            answering, usage = call.answer()
+            answering, usage = call.answer
             if not (model or answering):
                 return {"calls": len(charged)}
             add_call(models, str(model or answering), None if usage is None else tokens_of(usage))

@@ -31,14 +31,6 @@ MODEL_IN_PATH = re.compile(r"/(?:models?|deployments|engines|serving-endpoints|e
 WITHOUT_A_NAME = "/chat/completions"
 """A path that needs no name of a model: servers of a single one expect none."""
 
-_NAME = re.compile(rb'"model"\s*:\s*"([^"\\]+)"')
-"""The name of the model in a JSON request: within strings, such as prompts, quotation marks are escaped.
-
-Not where the path names the model: there, arguments of tools are objects, and may have a `model` too.
-"""
-
-_decode = json.JSONDecoder().decode  # unlike `json.loads`, it does not detect an encoding first
-
 TRANSIENT = re.compile(
     r"rate.?limit|too.?many|overload|quota|exhausted|unavailable|server.?error|^api_error$|internal|time.?d?.?out|deadline"
     r"|throttl|slow.?down|capacity|request.?limit.?exceeded|bandwidth.?limit|throughput.?exceeded|model.?stream.?error",
@@ -115,11 +107,6 @@ def read_request(endpoint: Endpoint, body: Any) -> Request:
     """Return what a request asks; `body`: bytes or text, and anything else if it is not known."""
     if not endpoint.may_be_of_models:
         return Request(False)
-    if endpoint.is_of_models and endpoint.model is None and isinstance(body, bytes) and body[:1] == b"{":
-        # it asks a model: only the name is needed, and parsing takes longer
-        names = _NAME.findall(body)
-        if len(names) == 1:
-            return Request(True, names[0].decode(errors="replace"))
     asked = _fields(body)
     if asked is None:
         return Request(endpoint.is_of_models, endpoint.model)
@@ -176,12 +163,6 @@ def stated_error(answer: Any, *, in_stream: bool = False, is_error: bool = False
 
 def parsed(text: Any) -> Any:
     """Return the JSON value of a text; None if it is none."""
-    try:
-        return _decode(text if isinstance(text, str) else str(text, "utf-8"))
-    except ValueError:
-        pass  # it may have a byte order mark, or be in UTF-16
-    except RecursionError:
-        return None
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

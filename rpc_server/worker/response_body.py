@@ -31,7 +31,7 @@ ENDS = [
         *(rb'"message_stop"', rb'"done"\s*:\s*true', rb'"response\.(?:completed|incomplete|failed|cancelled)"'),
     )
 ]
-ERROR = b"rror"
+_ERROR = b"rror"
 """In `error` and `Error`: what does not have it states no error. `rfind` finds it faster than `in`."""
 
 _AMAZON = "amazon.eventstream"
@@ -41,14 +41,11 @@ _EXCEPTION = re.compile(rb":exception-type\x07..(\w+)", re.DOTALL)
 class Body:
     """The body of one response; this one states nothing.
 
-    `error`: what it states. `is_cut`: it ended before its last event. `passes`: `keep` takes the next part in place of
-    `feed` if it ends so and has no `ERROR` in it, as nearly all events.
+    `error`: what it states. `is_cut`: it ended before its last event.
     """
 
     error: StatedError | None = None
     is_cut = False
-    passes: tuple[bytes, ...] = ()
-    keep: Callable[[bytes], None]
 
     def feed(self, data: bytes) -> None:
         """Look at the next bytes."""
@@ -97,7 +94,7 @@ class _Json(Body):
         text = b"".join(self._chunks)
         if text and self._decode is not bytes:
             text = self._decode(text)
-        if text.rfind(ERROR) >= 0:
+        if text.rfind(_ERROR) >= 0:
             self.error = stated_error(parsed(text))
         return text
 
@@ -112,7 +109,6 @@ class _Events(Body):
     def __init__(self, decode: Callable[[bytes], bytes]) -> None:
         self._decode = decode
         self._last: collections.deque[bytes] = collections.deque(maxlen=_LAST)
-        self.keep = self._last.append
 
     def feed(self, data: bytes) -> None:
         data = self._decode(data)
@@ -129,7 +125,6 @@ class _Events(Body):
         self._rest = text[end:]
         if end:
             self._take(text[:end])
-        self.passes = () if self._rest or self._decode is not bytes else self._between
 
     def end(self) -> bytes:
         if self._rest:
@@ -143,8 +138,8 @@ class _Events(Body):
     def _take(self, text: bytes) -> None:
         """Look at complete events; one is parsed only if it may be an error."""
         self._first = self._first or text[:_MAX_EVENT]
-        self.keep(text)
-        if text.rfind(ERROR) >= 0:
+        self._last.append(text)
+        if text.rfind(_ERROR) >= 0:
             for event in re.split(b"|".join(self._between), text):
                 self._read(event)
 

@@ -9,7 +9,6 @@ import functools
 from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 
 from .calls import INSIDE, OF_THREAD, Call, apart, begin, branched, place
-from .response_body import ERROR
 
 _CALL = "_evolverpc_call"
 
@@ -404,13 +403,9 @@ def watch_threads(module: Any) -> None:
 
 
 def _parts(parts: Iterable[bytes], call: Call) -> Iterator[bytes]:
-    body, error = call.body, ERROR  # a local name is found faster, for each part
     try:
         for part in parts:
-            if part.endswith(body.passes) and part.rfind(error) < 0:
-                body.keep(part)
-            else:
-                call.feed(part)
+            call.feed(part)
             yield part
     except GeneratorExit:  # the program stops reading
         raise
@@ -421,13 +416,9 @@ def _parts(parts: Iterable[bytes], call: Call) -> Iterator[bytes]:
 
 
 async def _async_parts(parts: AsyncIterable[bytes], call: Call) -> AsyncIterator[bytes]:
-    body, error = call.body, ERROR  # as above
     try:
         async for part in parts:
-            if part.endswith(body.passes) and part.rfind(error) < 0:
-                body.keep(part)
-            else:
-                call.feed(part)
+            call.feed(part)
             yield part
     except GeneratorExit:  # as above
         raise

@@ -25,8 +25,8 @@ _ROUND_S = 0.002
 class ProcessReaper:
     """Ends what examples leave behind, in a jail, where every visible process is the program's own.
 
-    A process whose parent has ended belongs to no example. It becomes a child of this process, and differs from the
-    children that this process had at the beginning, and from the known ones that it forks.
+    A process whose parent has ended belongs to no example. It becomes a child of this process, as are those that it had
+    at the beginning and the known ones that it forks, which stay.
     """
 
     def __init__(self) -> None:
@@ -192,6 +192,7 @@ class Zygote:
             os.setpgid(pid, pid)  # both sides do it, whichever comes first, so that a kill finds the group
         self._children[number] = pid
         self._close(pipes)
+        self._send({"forked": number, "pid": pid})
         return None
 
     def _close(self, pipes: ForkPipes) -> None:

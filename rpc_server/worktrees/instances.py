@@ -3,12 +3,11 @@
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
 
 from evolverpc_common.git import GitError
 from evolverpc_common.shielded import await_shielded, run_shielded
@@ -24,139 +23,6 @@ from rpc_server.worktrees.environments import CommitEnvironments, Environment
 from rpc_server.worktrees.repository import UserRepository
 from rpc_server.worktrees.server_folder import ServerFolder, remove
 from rpc_server.worktrees.worktree import Worktree, prepare_worktree, worktree_settings
-
-T = TypeVar("T")
-
-
-class PoolClosed(Exception):
-    """The pool is closed and creates nothing."""
-
-
-class _PoolEntry(Generic[T]):
-    """One resource, existing or being created. `users`: how many hold or wait for it. `ending`: what closes it."""
-
-    def __init__(self, creation: "asyncio.Future[T]") -> None:
-        self.creation = creation
-        self.users = 0
-        self.ending: asyncio.Task[None] | None = None
-
-    @property
-    def exists(self) -> bool:
-        """Whether it was created."""
-        return self.creation.done() and not self.creation.cancelled() and self.creation.exception() is None
-
-
-class LruPool(Generic[T]):
-    """A bounded LRU pool of expensive resources, created by name on first use.
-
-    At most `bound` exist, those being closed included. A resource in use is never evicted: if all are in use, the next
-    request waits, so a task that waits must hold none. `create(name)` and `close_one(resource)` run one at a time for
-    each name; a creation that no task waits for is cancelled.
-    """
-
-    def __init__(
-        self, create: Callable[[str], Awaitable[T]], close_one: Callable[[T], Awaitable[None]], bound: int
-    ) -> None:
-        self._create_one = create
-        self._close_one = close_one
-        self._bound = bound
-        self._entries: OrderedDict[str, _PoolEntry[T]] = OrderedDict()
-        self._changed = asyncio.Event()
-        self._closed = False
-
-    @asynccontextmanager
-    async def acquire(self, name: str) -> AsyncIterator[T]:
-        """Hold the resource of this name while the block runs.
-
-        Raises what `create` raises, to every task that waits for it; the next request creates it again.
-
-        Raises:
-            PoolClosed: the pool is closed, or closes meanwhile.
-        """
-        entry = await self._take(name)
-        try:
-            await asyncio.wait([entry.creation])  # a cancelled waiter does not cancel the creation
-            if entry.creation.cancelled():
-                raise PoolClosed
-            yield entry.creation.result()
-        finally:
-            entry.users -= 1
-            if entry.ending is None:
-                self._entries.move_to_end(name)
-                if not entry.users and not entry.exists:
-                    self._end(name, entry)
-            self._changed.set()
-
-    async def add(self, name: str, thing: T) -> None:
-        """Add a resource created elsewhere.
-
-        It is closed at once if the name exists or everything is in use; otherwise an idle resource is evicted first.
-        """
-        while not self._closed and name not in self._entries:
-            if self._has_room():
-                made: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-                made.set_result(thing)
-                self._entries[name] = _PoolEntry(made)
-                self._changed.set()
-                return
-            if not self._is_ending_one():
-                break
-            await self._change()
-        await self._close_one(thing)
-
-    async def close(self) -> None:
-        """Close all resources, in use or not."""
-        self._closed = True
-        self._changed.set()
-        ending = [entry.ending or self._end(name, entry) for name, entry in self._entries.items()]
-        if ending:
-            await asyncio.wait(ending)
-
-    async def _take(self, name: str) -> _PoolEntry[T]:
-        while not self._closed:
-            entry = self._entries.get(name)
-            if entry is None and self._has_room():
-                entry = self._entries[name] = _PoolEntry(asyncio.ensure_future(self._create_one(name)))
-            if entry is not None and entry.ending is None:
-                entry.users += 1
-                self._entries.move_to_end(name)
-                return entry
-            await self._change()
-        raise PoolClosed
-
-    async def _change(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
-
-    def _is_ending_one(self) -> bool:
-        return any(entry.ending is not None for entry in self._entries.values())
-
-    def _has_room(self) -> bool:
-        """Report whether another resource fits; if not, evict an idle one, unless one is being closed already."""
-        if len(self._entries) < self._bound:
-            return True
-        if not self._is_ending_one():
-            idle = next((name for name, entry in self._entries.items() if not entry.users), None)
-            if idle is not None:
-                self._end(idle, self._entries[idle])
-        return False
-
-    def _end(self, name: str, entry: _PoolEntry[T]) -> "asyncio.Task[None]":
-        """Return the task that ends a resource: it cancels the creation, or closes what was created."""
-
-        async def end() -> None:
-            try:
-                if entry.creation.cancel():
-                    await asyncio.wait([entry.creation])
-                if entry.exists:
-                    await self._close_one(entry.creation.result())
-            finally:
-                del self._entries[name]
-                self._changed.set()
-
-        entry.ending = asyncio.ensure_future(end())
-        return entry.ending
-
 
 _NO_FOLDER = Path(os.devnull)
 """The folders of a commit that cannot run, of which nothing stays on disk."""
@@ -182,9 +48,25 @@ class Instance:
         return self.program
 
 
-class InstancePool:
-    """Instances of a repository's commits, at most `settings.max_trees` at a time.
+class _PoolEntry:
+    """One instance, existing or being created. `users`: how many hold or wait for it. `ending`: what closes it."""
 
+    def __init__(self, creation: "asyncio.Future[Instance]") -> None:
+        self.creation = creation
+        self.users = 0
+        self.ending: asyncio.Task[None] | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether it was created."""
+        return self.creation.done() and not self.creation.cancelled() and self.creation.exception() is None
+
+
+class InstancePool:
+    """Instances of a repository's commits, created on first use; the least recently used idle one is evicted.
+
+    At most `settings.max_trees` exist, those being closed included. An instance in use is never evicted: if all are in
+    use, the next request waits, so a task that waits must hold none. A creation that no task waits for is cancelled.
     Instances made by `create_from` are beyond that bound until they are added; `settings.max_mutations` bounds them.
     """
 
@@ -201,28 +83,52 @@ class InstancePool:
         self.settings = settings
         self.state = state
         self._environments = environments
-        self._pool = LruPool(self._create, self.close_instance, settings.max_trees)
+        self._entries: OrderedDict[str, _PoolEntry] = OrderedDict()
+        self._changed = asyncio.Event()
+        self._closed = False
 
     @asynccontextmanager
     async def acquire(self, commit: str) -> AsyncIterator[Instance]:
         """Hold the instance of a commit while the block runs, which may acquire no other.
 
+        What its creation raises, every task that waits for it raises; the next request creates it again.
+
         Raises:
             UnknownCandidate: the repository has no such commit; with `commit`.
             ProgramFailed: an infrastructure failure, `retryable`; the commit's own is in `Instance.failed`.
         """
+        entry = await self._take(commit)
         try:
-            async with self._pool.acquire(commit) as instance:
-                yield instance
-        except PoolClosed:
-            raise ProgramFailed("the server is shutting down", stage="close", retryable=True) from None
+            await asyncio.wait([entry.creation])  # a cancelled waiter does not cancel the creation
+            if entry.creation.cancelled():
+                raise _shutting_down()
+            yield entry.creation.result()
+        finally:
+            entry.users -= 1
+            if entry.ending is None:
+                self._entries.move_to_end(commit)
+                if not entry.users and not entry.exists:
+                    self._end(commit, entry)
+            self._changed.set()
 
     async def add(self, instance: Instance) -> None:
-        """Add an instance made by `create_from`, whose commit is in the repository now; close it if all are in use.
+        """Add an instance made by `create_from`, whose commit is in the repository now; evict an idle one for it.
 
-        Must not be cancelled; takes at most as long as closing another instance.
+        It is closed at once if there is one of its commit, or all are in use. Must not be cancelled; takes at most as
+        long as closing another instance.
         """
-        await self._pool.add(instance.worktree.commit, instance)
+        commit = instance.worktree.commit
+        while not self._closed and commit not in self._entries:
+            if self._has_room():
+                made: asyncio.Future[Instance] = asyncio.get_running_loop().create_future()
+                made.set_result(instance)
+                self._entries[commit] = _PoolEntry(made)
+                self._changed.set()
+                return
+            if not self._is_ending_one():
+                break
+            await self._change()
+        await self.close_instance(instance)
 
     async def close_instance(self, instance: Instance) -> None:
         """End its program and remove its files."""
@@ -231,8 +137,57 @@ class InstancePool:
             await run_shielded(remove, instance.worktree.folder)
 
     async def close(self) -> None:
-        """Close all instances."""
-        await self._pool.close()
+        """Close all instances, in use or not."""
+        self._closed = True
+        self._changed.set()
+        ending = [entry.ending or self._end(commit, entry) for commit, entry in self._entries.items()]
+        if ending:
+            await asyncio.wait(ending)
+
+    async def _take(self, commit: str) -> _PoolEntry:
+        while not self._closed:
+            entry = self._entries.get(commit)
+            if entry is None and self._has_room():
+                entry = self._entries[commit] = _PoolEntry(asyncio.ensure_future(self._create(commit)))
+            if entry is not None and entry.ending is None:
+                entry.users += 1
+                self._entries.move_to_end(commit)
+                return entry
+            await self._change()
+        raise _shutting_down()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _is_ending_one(self) -> bool:
+        return any(entry.ending is not None for entry in self._entries.values())
+
+    def _has_room(self) -> bool:
+        """Report whether another instance fits; if not, evict an idle one, unless one is being closed already."""
+        if len(self._entries) < self.settings.max_trees:
+            return True
+        if not self._is_ending_one():
+            idle = next((commit for commit, entry in self._entries.items() if not entry.users), None)
+            if idle is not None:
+                self._end(idle, self._entries[idle])
+        return False
+
+    def _end(self, commit: str, entry: _PoolEntry) -> "asyncio.Task[None]":
+        """Return the task that ends an instance: it cancels the creation, or closes what was created."""
+
+        async def end() -> None:
+            try:
+                if entry.creation.cancel():
+                    await asyncio.wait([entry.creation])
+                if entry.exists:
+                    await self.close_instance(entry.creation.result())
+            finally:
+                del self._entries[commit]
+                self._changed.set()
+
+        entry.ending = asyncio.ensure_future(end())
+        return entry.ending
 
     async def _create(self, commit: str) -> Instance:
         if not await run_shielded(self.repository.has, commit):
@@ -291,3 +246,7 @@ class InstancePool:
             on_progress("building")
         await prepare_worktree(self.settings, files, worktree)
         return worktree
+
+
+def _shutting_down() -> ProgramFailed:
+    return ProgramFailed("the server is shutting down", stage="close", retryable=True)

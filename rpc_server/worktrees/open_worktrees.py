@@ -1,10 +1,7 @@
 """Open a program over worktrees from settings."""
 
-import os
-from collections.abc import Collection
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 from evolverpc_common.open_connections import raise_descriptor_limit
 from evolverpc_common.shielded import run_shielded
@@ -17,39 +14,6 @@ from rpc_server.worktrees.repository import UserRepository
 from rpc_server.worktrees.server_folder import ServerFolder, cache_folder, servers_folder
 from rpc_server.worktrees.worktree import check_links
 from rpc_server.worktrees.worktree_program import WorktreeProgram
-
-
-def add_missing_files(
-    error: ProgramFailed, settings: Settings, tracked: Collection[str], prefix: str, server_folder: ServerFolder
-) -> ProgramFailed:
-    """Return the error, with advice if the program or a file of its command is not committed."""
-    missing = [name for name in _named_files(settings) if _is_missing(name, settings, tracked, prefix)]
-    if not missing:
-        return error
-    names, are = " ".join(missing), "is" if len(missing) == 1 else "are"
-    advice = f"{names} {are} not committed, and candidates run from commits: git add {names} && git commit"
-    message = server_folder.without_paths(error.message)
-    details = {name: value for name, value in error.details.items() if name != "message"}
-    return ProgramFailed(f"{message}; {advice}", retryable=error.retryable, **details)
-
-
-def _named_files(settings: Settings) -> list[str]:
-    """Return paths, relative to `root`, that may be files of the program; a command's first word may not be."""
-    words = [*(settings.command or ())[1:]]
-    if settings.program is not None and settings.program.endswith(".py"):
-        words.append(settings.program)
-    if isinstance(settings.seed_candidate, Path):
-        words.append(str(settings.seed_candidate))
-    return [os.path.relpath(settings.root / word, settings.root) for word in words]
-
-
-def _is_missing(name: str, settings: Settings, tracked: Collection[str], prefix: str) -> bool:
-    path = Path(name)
-    linked = any(path.is_relative_to(link) for link in settings.links)
-    outside = path.parts[:1] == ("..",)
-    inside = (Path(prefix) / path).as_posix()
-    return not linked and not outside and (settings.root / path).is_file() and inside not in tracked
-
 
 OPEN_FILES = 10_240
 """Descriptors for many processes, each with several pipes."""
@@ -69,6 +33,15 @@ class ExcludedFiles:
     submodules: list[str]
     untracked: int
     filters: list[str]
+
+    def explain(self, error: ProgramFailed, server_folder: ServerFolder) -> ProgramFailed:
+        """Return the error of a program that does not start, with advice if a part of it may not be committed."""
+        if not self.changed and not self.untracked:
+            return error
+        message = server_folder.without_paths(error.message)
+        details = {name: value for name, value in error.details.items() if name != "message"}
+        advice = "candidates run from commits, which lack files and changes of this folder: git add, git commit"
+        return ProgramFailed(f"{message}; {advice}", retryable=error.retryable, **details)
 
 
 async def open_worktrees(settings: Settings, jails: JailFactory | None = None) -> tuple[WorktreeProgram, ExcludedFiles]:
@@ -110,7 +83,7 @@ async def open_worktrees(settings: Settings, jails: JailFactory | None = None) -
         undo.push_async_callback(instances.close)
         async with instances.acquire(commit) as seed:
             if seed.failed is not None:
-                raise add_missing_files(seed.failed, settings, set(tracked), repository.prefix, server_folder)
+                raise excluded.explain(seed.failed, server_folder)
             program = WorktreeProgram(instances, seed, branch)
         undo.pop_all()
         return program, excluded

@@ -38,9 +38,6 @@ _SETTINGS = {
 _MERGE_AS_TEXT = "git merge-file --marker-size=%L -L ours -L base -L theirs %A %O %B"
 """Git's own merge if no driver is configured; without a command the driver would be an error."""
 
-_WORKING_TREE_SETTINGS = r"^core\.(autocrlf|filemode|symlinks)$"
-"""A pattern of the settings by which the user's own files were written; worktrees are written without them."""
-
 _CONCURRENT_CHECKOUTS = threading.Semaphore(4)
 """Checkouts at the same time: with more, the file system makes each of them slower."""
 
@@ -106,9 +103,8 @@ class UserRepository:
             raise NoRepository(f"{folder}: {error}{advice}") from None
         inside = folder.relative_to(self.top.resolve()).as_posix()
         self.prefix = "" if inside == "." else inside
-        self._own = exact_git(
-            folder, settings=off
-        )  # with the index and HEAD of this working tree, which may be a linked one
+        # With the user's settings, and the index and HEAD of this working tree, which may be a linked one.
+        self._own = Git(folder, settings=off)
         self.git = exact_git(self.top, self.git_dir, off)
         self.has = self.git.has
         self._filters = {name.removeprefix("filter.").rpartition(".")[0] for name in off if name.startswith("filter.")}
@@ -137,12 +133,7 @@ class UserRepository:
 
     def changed(self) -> list[str]:
         """Return tracked paths that differ from HEAD in the working tree or the index, by the user's settings."""
-        found = self._own.fields("config", "-z", "--show-scope", "--get-regexp", _WORKING_TREE_SETTINGS)
-        pairs = zip(found[::2], found[1::2], strict=True)
-        values = [text.partition("\n") for scope, text in pairs if scope != "command"]
-        return self._own.within(
-            settings={name: value if is_set else "true" for name, is_set, value in values}
-        ).changed()
+        return self._own.changed()
 
     def untracked(self) -> int:
         """Count the untracked files and folders below `folder` that git does not ignore."""

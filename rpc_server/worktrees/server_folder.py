@@ -1,13 +1,11 @@
 """The server's own folder on disk, and the removal of folders whose server is gone."""
 
-import fcntl
 import hashlib
 import logging
 import os
 import re
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +33,8 @@ class ServerFolder:
     """
 
     def __init__(self, home: Path) -> None:
-        self._home = home
         self._servers = home / "servers"
-        self._lock: int | None = None
+        self._held = ExitStack()
         self.only_server = False
         self.folder = self._servers / uuid.uuid4().hex
         self._worktree_path = re.compile(re.escape(str(self.folder / "trees")) + r"/[^/\s]+/files/?")
@@ -45,21 +42,22 @@ class ServerFolder:
     def open(self) -> None:
         """Create it. Close it also if this fails."""
         self._servers.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _locked(self._home / "lock"):  # otherwise a sweep may find the folder before its lock is held
-            self.folder.mkdir(mode=0o700)
-            self._lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._held.enter_context(lock_if_free(_lock_of(self.folder)))  # before the folder, which a sweep may find
+        self.folder.mkdir(mode=0o700)
         for name in _SUBFOLDERS:
             (self.folder / name).mkdir()
 
     def sweep(self) -> None:
         """Remove the folders of servers that have ended."""
-        with _locked(self._home / "lock"):
-            others = [server for server in self._servers.iterdir() if server != self.folder]
-            left = [server for server in others if not _still_runs(server)]
-            self.only_server = len(left) == len(others)
-        for server in left:  # without the lock, as this may take long
-            remove(server)
+        self.only_server = True
+        for lock in [*self._servers.glob("*.lock")]:
+            if lock == _lock_of(self.folder):
+                continue
+            with lock_if_free(lock) as has_ended:
+                if has_ended:
+                    _remove_with_lock(lock.with_suffix(""))
+                else:
+                    self.only_server = False
 
     def new_folder(self, kind: str) -> Path:
         """Return an unused path in it; `kind`: `trees` or `drafts`."""
@@ -77,14 +75,8 @@ class ServerFolder:
 
     def close(self) -> None:
         """Remove everything; do nothing if it was never created."""
-        if self._lock is None:
-            return
-        for name in _SUBFOLDERS:
-            remove(self.folder / name)
-        with _locked(self._home / "lock"):  # otherwise a starting server would sweep it as well
-            remove(self.folder)
-        os.close(self._lock)
-        self._lock = None
+        _remove_with_lock(self.folder)
+        self._held.close()
 
 
 def servers_folder(git_dir: Path, given: Path | None) -> Path:
@@ -109,16 +101,10 @@ def remove(folder: Path) -> None:
         logger.warning("cannot remove %s: %s", folder, error)
 
 
-def _still_runs(server: Path) -> bool:
-    with lock_if_free(server / "lock") as is_free:
-        return not is_free
+def _lock_of(server: Path) -> Path:
+    return server.with_suffix(".lock")
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+def _remove_with_lock(server: Path) -> None:
+    remove(server)
+    _lock_of(server).unlink(missing_ok=True)

@@ -10,7 +10,7 @@ import pytest
 
 from protocol.code import by_requested_component
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownCandidate
-from rpc_server.worktrees.instances import LruPool
+from rpc_server.worktrees.instances import Instance
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.program.conftest import DATA
 from tests.rpc_server.worktrees.worktree_project import FILES, Open, second
@@ -119,23 +119,25 @@ async def test_the_least_recently_used_instance_is_evicted_and_rebuilt(project: 
         assert here.folders <= 2
 
 
-async def test_what_is_being_closed_counts_in_the_bound() -> None:
-    closed = asyncio.Event()
+async def test_what_is_being_closed_counts_in_the_bound(
+    project: Project, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = second(project, {"helper.py": "ANSWER = 2\n"})
+    here = await opened(project, max_trees=1)
+    closed, instances = asyncio.Event(), here.program.instances
+    close_instance = instances.close_instance
 
-    async def create(name: str) -> str:
-        return name
-
-    async def close(_name: str) -> None:
+    async def close(instance: Instance) -> None:
         await closed.wait()
+        await close_instance(instance)
 
-    pool = LruPool(create, close, 1)
-    async with pool.acquire("a"):
-        pass
-    taking = asyncio.ensure_future(pool.acquire("b").__aenter__())
+    monkeypatch.setattr(instances, "close_instance", close)
+    taking = asyncio.ensure_future(here.output(here.at(other)))
     await asyncio.wait([taking], timeout=0.05)
     assert not taking.done()
+    assert here.folders == 1
     closed.set()
-    assert await taking == "b"
+    assert (await taking)["answer"] == 2
 
 
 async def test_a_call_that_is_cancelled_leaves_no_half_made_tree(project: Project, opened: Open) -> None:

@@ -128,13 +128,13 @@ async def test_a_seed_that_cannot_start_is_reported_and_nothing_is_left(
 
 def test_the_state_of_a_server_that_is_gone_is_swept_and_that_of_a_living_one_stays(tmp_path: Path) -> None:
     (tmp_path / "servers/dead/trees/x/files").mkdir(parents=True)
-    (tmp_path / "servers/dead/lock").touch()
+    (tmp_path / "servers/dead.lock").touch()
     living, later = ServerFolder(tmp_path), ServerFolder(tmp_path)
     living.open()
     later.open()
     later.sweep()
     assert not later.only_server
-    assert sorted(os.listdir(tmp_path / "servers")) == sorted([living.folder.name, later.folder.name])  # noqa: PTH208
+    assert {each for each in (tmp_path / "servers").iterdir() if each.is_dir()} == {living.folder, later.folder}
     living.close()
     later.sweep()
     assert later.only_server
