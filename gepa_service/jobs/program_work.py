@@ -198,9 +198,8 @@ async def _rollouts(
     reason = None
     async with RpcClient(endpoints(sandboxes.settings)[0]) as client:
         await client.discover()
-        candidate = present(
-            await version_on(client, order.program)
-        )  # what is wrong with the code or the texts ends the batch
+        # what is wrong with the code or the texts ends the batch
+        candidate = present(await version_on(client, order.program))
     async with _tasks(order, sandboxes, order.program.bundles) as tasks:
         try:
             async with asyncio.timeout(order.program.timeout_s), asyncio.TaskGroup() as group:
