@@ -9,7 +9,7 @@ _EXTRAS = {
     "client": ("the optimizer's packages", ("aiohttp", "gepa", "litellm", "rich", "typer", "uvloop")),
     "server": (
         "the server's packages",
-        ("aiohttp", "jsonrpcserver", "platformdirs", "typer", "uvloop"),
+        ("aiohttp", "git", "jsonrpcserver", "platformdirs", "typer", "uvloop"),
     ),
 }
 """For each extra: its description, and the modules that it installs by the names that are imported."""

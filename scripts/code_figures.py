@@ -29,6 +29,7 @@ HEAVY = frozenset(
         "claude_agent_sdk",
         "dspy",
         "gepa",
+        "git",
         "httpx",
         "jsonrpcserver",
         "jwt",

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -104,9 +103,12 @@ def _is_outside_root(word: str) -> bool:
 
 
 def _check_git(repository: UserRepository, remote: str | None) -> None:
-    version = repository.git.line("version")
-    if tuple(map(int, re.findall(r"\d+", version)[:2])) < _NEEDED:
-        raise SettingsError(f"`allow_mutations` needs git {_NEEDED[0]}.{_NEEDED[1]} or newer; this is {version}")
+    from git import Git  # a tenth of a second
+
+    version = Git().version_info
+    if version < _NEEDED:
+        this = ".".join(map(str, version)) or "an unknown version"
+        raise SettingsError(f"`allow_mutations` needs git {_NEEDED[0]}.{_NEEDED[1]} or newer; this is {this}")
     if remote is not None:
         try:
             repository.git.line("remote", "get-url", remote)

@@ -3,12 +3,14 @@
 import asyncio
 import logging
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evolverpc_common.git import GitError, GitTimeout
 from evolverpc_common.shielded import run_shielded
+from protocol.code import branch_of
 from protocol.errors import ProgramFailed
-from protocol.mutation import ApplyMutationParams, ChangeRequest, MutationName
+from protocol.mutation import ApplyMutationParams, ChangeRequest, MutationName, Patch, Texts
 from rpc_server.mutations.rules import rejected
 from rpc_server.worktrees.repository import UserRepository
 
@@ -20,19 +22,31 @@ _MAX_BODY = 20_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
-def commit_message(request: ApplyMutationParams, name: MutationName, summary: str) -> str:
+def commit_message(request: ApplyMutationParams, name: MutationName, summary: str, files: Sequence[str]) -> str:
     """Return subject, body and trailers; equal for equal input, as commit ids must be."""
     mutation = request.mutation
-    asked = mutation.request if isinstance(mutation, ChangeRequest) else summary
-    subject = _subject(asked)
+    if isinstance(mutation, ChangeRequest):
+        subject = _subject(mutation.request)
+        body = "" if subject == mutation.request.strip() else mutation.request
+    elif isinstance(mutation, Patch):
+        subject, body = _cut(f"Apply a patch to {_listed(files)}"), ""
+    elif isinstance(mutation, Texts):
+        subject, body = _cut(f"Write the texts of {_listed(sorted(mutation.texts))}"), ""
+    else:
+        subject, body = _cut(f"Merge {branch_of(mutation.other)}"), ""
     trailers = f"Mutation: {mutation.kind}\nRun: {name.run}/{name.number}"
-    paragraphs = [_plain(text)[:_MAX_BODY].strip() for text in dict.fromkeys((asked, summary))]
-    parts = [subject, *(text for text in paragraphs if text != subject), trailers]
+    paragraphs = [_plain(text)[:_MAX_BODY].strip() for text in (body, summary)]
+    parts = [subject, *paragraphs, trailers]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _subject(request: str) -> str:
     return _cut(next((line for line in map(_line, request.splitlines()) if line), "Change the program"))
+
+
+def _listed(names: Sequence[str]) -> str:
+    first, *others = names
+    return _line(first) + (f" and {len(others)} more" if others else "")
 
 
 def _line(text: str) -> str:

@@ -180,7 +180,7 @@ class _Attempt:
         self.details.diff = diff.text
         self.rules.check_size(diff.size)
         files = [file.path for file in changes]
-        commit = await run_shielded(staged.commit, commit_message(request, self.named.name, summary))
+        commit = await run_shielded(staged.commit, commit_message(request, self.named.name, summary, files))
         bundle = await run_shielded(staged.bundle, commit, self.named.branch)
         return _CommittedChange(commit, bundle, summary, files, diff.text)
 

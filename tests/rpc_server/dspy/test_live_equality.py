@@ -12,7 +12,7 @@ from tests.docs import pages
 from tests.rpc_server.dspy.conftest import NEWEST, environment
 
 ROOT = Path(__file__).parents[3]
-OURS = ("aiohttp", "jsonrpcserver", "orjson", "platformdirs", "pydantic", "rich", "typer", "uvloop")
+OURS = ("aiohttp", "gitpython", "jsonrpcserver", "orjson", "platformdirs", "pydantic", "rich", "typer", "uvloop")
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 

@@ -286,11 +286,12 @@ async def test_an_unknown_remote_is_reported_at_the_start(project: Project) -> N
             pass
 
 
+@pytest.mark.parametrize("version", [(2, 37, 4), ()])
 async def test_a_git_that_is_too_old_is_reported_at_the_start(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...]
 ) -> None:
-    monkeypatch.setattr("rpc_server.mutations.open_mutations._NEEDED", (99, 0))
-    with pytest.raises(SettingsError, match=r"git 99\.0 or newer; this is git version 2"):
+    monkeypatch.setattr("git.Git.version_info", version)
+    with pytest.raises(SettingsError, match=r"git 2\.38"):
         async with served(project):
             pass
 
