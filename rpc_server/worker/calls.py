@@ -47,13 +47,14 @@ OF_THREAD = "_evolverpc_place"
 class Branch:
     """A sequence of calls within an example: those of one task, or of one thread.
 
-    `began`: when it was created, not when it first ran.
+    `owner`: the id of that task or thread; None until it runs. `began`: when it was created, not when it first ran.
     """
 
-    __slots__ = ("began", "example", "parent")
+    __slots__ = ("began", "example", "owner", "parent")
 
-    def __init__(self, example: ExampleCalls | None, parent: Branch | None) -> None:
+    def __init__(self, example: ExampleCalls | None, owner: int | None, parent: Branch | None) -> None:
         self.example = example
+        self.owner = owner
         self.parent = parent
         self.began = next(_time)
 
@@ -65,7 +66,7 @@ class Branch:
         return branch is not None
 
 
-INSIDE = Branch(None, None)
+INSIDE = Branch(None, 0, None)
 
 
 class Call:
@@ -240,7 +241,7 @@ class ExampleCalls:
         self._strays: dict[int, Branch] = {}
 
     def __enter__(self) -> ExampleCalls:
-        place.set(Branch(self, None))
+        place.set(Branch(self, _owner(), None))
         with _lock:
             _open.add(self)
         return self
@@ -257,8 +258,9 @@ class ExampleCalls:
         self._is_usage_known = False
 
     def stray_branch(self) -> Branch:
-        """Return the branch of a thread that no example started."""
-        return self._strays.setdefault(threading.get_ident(), Branch(self, None))
+        """Return the branch of a thread or task that no example started."""
+        owner = _owner()
+        return self._strays.setdefault(owner, Branch(self, owner, None))
 
     @property
     def usage(self) -> dict[str, Any] | None:
@@ -363,7 +365,11 @@ def begin(method: str, url: str, body: Any = b"") -> Call | None:
 
     `body`: the bytes or text that is sent, also as a file, or the object that is sent as JSON; None if it is not known.
     """
-    branch = _here()
+    branch, owner = place.get(), _owner()
+    if branch is None or branch.owner != owner:  # else the context is that of the task or thread, as usual
+        branch = _here()
+        if branch is not None and branch is not INSIDE:
+            branch = _own_branch(branch, owner)
     if branch is INSIDE:
         return None
     if not isinstance(body, (bytes, str)):
@@ -383,7 +389,7 @@ def begin(method: str, url: str, body: Any = b"") -> Call | None:
 def branched() -> Branch | None:
     """Return the branch for a task or thread that is created here; None outside of examples."""
     here = _here()
-    return here if here is None or here is INSIDE else Branch(here.example, here)
+    return here if here is None or here is INSIDE else Branch(here.example, None, here)
 
 
 def apart(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -391,12 +397,14 @@ def apart(function: Callable[..., Any]) -> Callable[..., Any]:
     here = _here()
     if here is None:
         return function
+    if here is not INSIDE and _is_in_loop():
+        here = _own_branch(here, _owner())
     began = next(_time)
 
     def run(*given: Any, **options: Any) -> Any:
         branch, attributes = here, vars(threading.current_thread())
         if here is not INSIDE:
-            branch = Branch(here.example, here)
+            branch = Branch(here.example, None, here)
             branch.began = began
         token, before = place.set(branch), attributes.get(OF_THREAD)
         attributes[OF_THREAD] = branch
@@ -426,6 +434,24 @@ def _sent(body: Any) -> Any:
         return json.dumps(body, default=repr) if isinstance(body, (dict, list)) else object()
     except (TypeError, ValueError, RecursionError):
         return object()
+
+
+def _own_branch(branch: Branch, owner: int) -> Branch:
+    """Return the branch of the task or thread that runs here, which may have begun in another one."""
+    if branch.owner is None:
+        branch.owner = owner
+        place.set(branch)
+    elif branch.owner != owner:
+        parent, branch = branch, Branch(branch.example, owner, branch)
+        if _is_in_loop():  # a task that no method of the loop created, or a callback
+            branch.began = parent.began
+        place.set(branch)
+    return branch
+
+
+def _owner() -> int:
+    """Return what identifies the task or the thread that runs here."""
+    return id(sys.modules["asyncio"].current_task()) if _is_in_loop() else threading.get_ident()
 
 
 def _is_in_loop() -> bool:

@@ -71,7 +71,7 @@ async def test_a_result_in_place_of_a_model_that_failed_is_none(opened):
     ways = (
         *("swallowed", "swallowed_last", "in_a_branch", "in_an_own_thread", "imported_meanwhile"),
         *("empty_stream", "until_the_limit", "returned_what_is_no_result", "judged_by_a_model_that_fails"),
-        *("raised_for_another_reason", "in_copied_contexts", "sent_from_a_file"),
+        *("raised_for_another_reason", "in_copied_contexts", "in_tasks_without_a_loop", "sent_from_a_file"),
         "in_a_pool_of_multiprocessing",
         *("sent_in_parts", "sent_by_the_methods_of_a_connection", "asked_for_an_image", "packed_stream"),
     )

@@ -108,6 +108,20 @@ def in_a_pool_of_multiprocessing():
         return pool.starmap(ask, [("500", "one"), ("ok", "two")], chunksize=1)
 
 
+async def in_tasks_without_a_loop():
+    ended = threading.Event()
+
+    def first():
+        ask("500", "one")
+        ended.set()
+
+    async def hold():
+        ended.wait(10)  # so the last task takes its first step when the first call has ended
+
+    tasks = [asyncio.Task(each) for each in (asyncio.to_thread(first), hold(), asyncio.to_thread(ask, "ok", "two"))]
+    return [await each for each in tasks]
+
+
 def sent_from_a_file():
     import requests
 
