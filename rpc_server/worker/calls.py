@@ -48,15 +48,16 @@ class Branch:
     """A sequence of calls within an example: those of one task, or of one thread.
 
     `owner`: the id of that task or thread; None until it runs. `began`: when it was created, not when it first ran.
+    `waited`: when it last waited for a result of a pool of threads.
     """
 
-    __slots__ = ("began", "example", "owner", "parent")
+    __slots__ = ("began", "example", "owner", "parent", "waited")
 
     def __init__(self, example: ExampleCalls | None, owner: int | None, parent: Branch | None) -> None:
         self.example = example
         self.owner = owner
         self.parent = parent
-        self.began = next(_time)
+        self.began = self.waited = next(_time)
 
     def is_within(self, other: Branch) -> bool:
         """Return whether it is the other branch, or one of those that began in that."""
@@ -393,13 +394,16 @@ def branched() -> Branch | None:
 
 
 def apart(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function for a pool, each call of which is a branch that begins here."""
+    """Return a function for a pool, each call of which is a branch that begins here.
+
+    What a thread gives to pools before it waits begins at one time.
+    """
     here = _here()
     if here is None:
         return function
     if here is not INSIDE and _is_in_loop():
         here = _own_branch(here, _owner())
-    began = next(_time)
+    began = next(_time) if here is INSIDE or _is_in_loop() else here.waited
 
     def run(*given: Any, **options: Any) -> Any:
         branch, attributes = here, vars(threading.current_thread())
@@ -415,6 +419,13 @@ def apart(function: Callable[..., Any]) -> Callable[..., Any]:
             place.reset(token)
 
     return run
+
+
+def waited() -> None:
+    """Take that what runs here has waited for what it gave to a pool."""
+    here = _here()
+    if here is not None and here is not INSIDE:
+        here.waited = next(_time)
 
 
 def _here() -> Branch | None:
@@ -444,7 +455,7 @@ def _own_branch(branch: Branch, owner: int) -> Branch:
     elif branch.owner != owner:
         parent, branch = branch, Branch(branch.example, owner, branch)
         if _is_in_loop():  # a task that no method of the loop created, or a callback
-            branch.began = parent.began
+            branch.began = parent.waited
         place.set(branch)
     return branch
 

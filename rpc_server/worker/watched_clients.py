@@ -6,9 +6,10 @@ Each function changes one imported module in place, once. Programs behave as bef
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 
-from .calls import INSIDE, OF_THREAD, Call, apart, begin, branched, place
+from .calls import INSIDE, OF_THREAD, Call, apart, begin, branched, place, waited
 
 _CALL = "_evolverpc_call"
 
@@ -367,6 +368,27 @@ def _not_connected(host: Any, port: Any, problem: OSError) -> None:
         call.raised(problem)
 
 
+def watch_futures(module: Any) -> None:
+    """Note when a thread has waited for what it gave to a pool."""
+    future = module.Future
+
+    def each(function: Any) -> Any:
+        @functools.wraps(function)
+        def watched(*given: Any, **options: Any) -> Any:
+            for found in function(*given, **options):
+                waited()
+                yield found
+
+        return watched
+
+    future.result, future.exception = _waiting(future.result), _waiting(future.exception)
+    wait, as_completed = _waiting(module.wait), each(module.as_completed)
+    holders: tuple[Any, ...] = (module, sys.modules.get("concurrent.futures"))
+    for holder in holders:
+        if hasattr(holder, "wait"):  # the package, once it has imported them
+            holder.wait, holder.as_completed = wait, as_completed
+
+
 def watch_pools(module: Any) -> None:
     """Have what is submitted to a pool of threads belong to the example that submits it."""
     module.ThreadPoolExecutor.submit = _giving(module.ThreadPoolExecutor.submit)
@@ -374,8 +396,11 @@ def watch_pools(module: Any) -> None:
 
 def watch_thread_pools(module: Any) -> None:
     """Have what is given to a pool of threads of `multiprocessing` belong to the example that gives it."""
+    pool, result, iterator = module.ThreadPool, module.ApplyResult, module.IMapIterator
     for name in ("apply_async", "_map_async", "imap", "imap_unordered"):
-        setattr(module.ThreadPool, name, _giving(getattr(module.ThreadPool, name)))
+        setattr(pool, name, _giving(getattr(pool, name)))
+    result.wait, iterator.next = _waiting(result.wait), _waiting(iterator.next)
+    iterator.__next__ = iterator.next
 
 
 def _giving(give: Callable[..., Any]) -> Callable[..., Any]:
@@ -386,6 +411,17 @@ def _giving(give: Callable[..., Any]) -> Callable[..., Any]:
         elif "func" in options:
             options["func"] = apart(options["func"])
         return give(self, *given, **options)
+
+    return watched
+
+
+def _waiting(wait: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(wait)
+    def watched(*given: Any, **options: Any) -> Any:
+        try:
+            return wait(*given, **options)
+        finally:
+            waited()
 
     return watched
 

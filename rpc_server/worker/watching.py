@@ -22,6 +22,7 @@ _WATCHERS: dict[str, Callable[[Any], None]] = {
     "threading": watched_clients.watch_threads,
     "asyncio.base_events": watched_clients.watch_loops,
     "uvloop": watched_clients.watch_uvloop,
+    "concurrent.futures._base": watched_clients.watch_futures,
     "concurrent.futures.thread": watched_clients.watch_pools,
     "multiprocessing.pool": watched_clients.watch_thread_pools,
 }

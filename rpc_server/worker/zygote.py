@@ -192,7 +192,6 @@ class Zygote:
             os.setpgid(pid, pid)  # both sides do it, whichever comes first, so that a kill finds the group
         self._children[number] = pid
         self._close(pipes)
-        self._send({"forked": number, "pid": pid})
         return None
 
     def _close(self, pipes: ForkPipes) -> None:

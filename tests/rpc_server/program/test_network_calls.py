@@ -69,7 +69,7 @@ async def test_programs_that_handle_failures_are_judged_by_what_they_return(open
 
 async def test_a_result_in_place_of_a_model_that_failed_is_none(opened):
     ways = (
-        *("swallowed", "swallowed_last", "in_a_branch", "in_an_own_thread", "imported_meanwhile"),
+        *("swallowed", "swallowed_last", "in_a_pool", "in_a_branch", "in_an_own_thread", "imported_meanwhile"),
         *("empty_stream", "until_the_limit", "returned_what_is_no_result", "judged_by_a_model_that_fails"),
         *("raised_for_another_reason", "in_copied_contexts", "in_tasks_without_a_loop", "sent_from_a_file"),
         "in_a_pool_of_multiprocessing",
