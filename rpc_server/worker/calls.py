@@ -73,8 +73,8 @@ INSIDE = Branch(None, 0, None)
 class Call:
     """One exchange with a host; what runs while it is open as a context manager is a part of it.
 
-    `outcome`: `succeeded`, `failed` transiently, `cancelled` by the program, `other`, None while it runs. The request is
-    parsed when it is needed, mostly after the program has returned.
+    `outcome`: `succeeded`, `failed` transiently, `cancelled` by the program, `other`, None while it runs. The request
+    is parsed when it is needed, mostly after the program has returned.
     """
 
     ended: int | None = None

@@ -45,7 +45,7 @@ def test_after_deaths_a_sweep_and_a_resumption_the_result_is_that_of_an_undistur
     best = json.loads((here.folder / "undisturbed/best_candidate.json").read_text())["text"]
     assert artifacts_of(here.folder / "undisturbed") == {"program.json": best, "deep/er/weights": best}
     assert "2 files of the program copied to" in undisturbed.stderr
-    assert "not copied from the program's artifacts: link (not a file" in undisturbed.stderr
+    assert "not copied from the program's artifacts: link (no plain file within its folder" in undisturbed.stderr
     assert here.processes() == []
 
     disturbed = here.start(*here.optimize("disturbed", "writing"))
