@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import typer
+from rich.console import JustifyMethod
 from rich.table import Table
 
 from evolverpc_common.display_text import command, duration, seconds_since, without_password
@@ -37,6 +38,9 @@ UNBOUNDED = 400
 """Columns without a terminal."""
 
 LONGEST_NAME = 40
+WIDE, WIDE_ALONE = 110, ("iter", "started")
+"""The width of a terminal from which on these columns are shown."""
+
 LEFT = ("run", "name", "status", "score")
 """Columns of texts; numbers stand at the right."""
 
@@ -62,7 +66,8 @@ def runs(
         for run in found:
             print_json(run_as_json(run) | {"seed_score": seeds[run.id]})
     elif found:
-        console.print(_table(found, seeds), width=None if console.is_terminal else UNBOUNDED, crop=False)
+        width = console.width if console.is_terminal else UNBOUNDED
+        console.print(run_table(found, seeds, width), width=width, crop=False)
         for run in found:
             if is_silent(run):
                 again = resume_call(run, store)
@@ -79,13 +84,16 @@ def runs(
         echo_next(console, again)
 
 
-def _table(found: Sequence[StoredRun], seeds: dict[str, Any]) -> Table:
+def run_table(found: Sequence[StoredRun], seeds: dict[str, Any], width: int) -> Table:
+    """Build the table for so many columns of text; names alone are shortened."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     rows = [_cells(run, seeds[run.id]) for run in found]
-    for column in rows[0]:
-        table.add_column(column, justify="left" if column in LEFT else "right", no_wrap=True, overflow="ellipsis")
+    shown = [column for column in rows[0] if width >= WIDE or column not in WIDE_ALONE]
+    for column in shown:
+        justify: JustifyMethod = "left" if column in LEFT else "right"
+        table.add_column(column, justify=justify, no_wrap=column != "name", overflow="ellipsis")
     for cells in rows:
-        table.add_row(*cells.values())
+        table.add_row(*(cells[column] for column in shown))
     return table
 
 
