@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from gepa_client.check.check_report import CheckedExample, examples_verdict
+from gepa_client.check.noise_report import NoiseReport
 from gepa_client.settings.run_settings import RACE_ROWS
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 from protocol.errors import ProgramFailed
@@ -439,6 +440,12 @@ def test_a_program_with_the_same_scores_and_outputs_twice_looks_deterministic(se
         "none: 15 rows evaluated 2 times had the same scores and outputs, so the program looks "
         "deterministic (`deterministic` reuses results)"
     ]
+
+
+def test_a_program_with_the_same_scores_and_other_outputs_is_not_deterministic() -> None:
+    for identical in (True, False):
+        found = NoiseReport.of([[1.0, 1.0], [0.0, 0.0]], identical=identical, validation_rows=2, test_rows=None)
+        assert found.deterministic is identical
 
 
 def test_noise_and_the_gains_that_are_easily_missed_are_stated(serve: Serve, cli: Cli) -> None:

@@ -43,7 +43,8 @@ def keep(lineage, index, commit):
 
 
 def test_history_holds_the_line_and_what_was_tried_on_it():
-    _, lineage = ledger(made(SEED, FIRST), rejected(FIRST, "break it"), made(FIRST, SECOND), made(SEED, OTHER))
+    known = made(SEED, FIRST), rejected(FIRST, "break it"), made(FIRST, SECOND), made(SEED, OTHER)
+    _, lineage = ledger(*known, made(FIRST, JOINED))  # the last one has no outcome yet
     lineage.evaluated(at(SEED), at(FIRST), 0.25, 0.5)
     keep(lineage, 1, FIRST)
     lineage.evaluated(at(FIRST), {**at(FIRST), "rules": "another text"}, 0.5, 1.0)

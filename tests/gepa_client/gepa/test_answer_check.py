@@ -89,7 +89,13 @@ def test_an_answer_that_ended_at_the_limit_of_tokens_is_truncated_even_with_a_bl
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [(TEXT, None), (f" {BEFORE}\n", "unchanged"), (" \n", "empty"), ("ab c " * 17, "too long"), ("ab c " * 16, None)],
+    [
+        (TEXT, None),
+        (f" {BEFORE}\n", "unchanged"),
+        (" \n", "empty"),
+        ("ab c " * 16 + "d", "too long"),
+        ("ab c " * 16, None),
+    ],
 )
 def test_a_text_is_new_not_empty_and_not_too_long(text: str, reason: UnusableReason | None) -> None:
     assert AnswerCheck(max_tokens=20).judged(text, BEFORE) == reason
