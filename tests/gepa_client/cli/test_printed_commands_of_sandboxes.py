@@ -47,14 +47,11 @@ def test_of_a_program_that_does_not_start(in_process: Cli, types: Types, model: 
     assert "is checked out" in types(done, "evolverpc branches", label="next").stdout
 
     assert in_process("fork", "last", "--at", 0).status == 0
-    [next_line] = [line for line in in_process("branches", "last").stdout.splitlines() if line.startswith("next: ")]
     program.rename(tmp_path / "elsewhere")
     paused = in_process("resume", "last")
     assert paused.status == 3, paused.stderr
     (tmp_path / "elsewhere").rename(program)
-    again = "evolverpc resume"
-    assert next_line.partition(again)[2] in paused.stderr.partition(again)[2].splitlines()
-    assert "0.00 -> 1.00" in types(paused.stderr, again).stdout
+    assert "0.00 -> 1.00" in types(paused.stderr, "evolverpc resume").stdout
 
 
 def test_of_sandboxes_that_are_left_behind(in_process: Cli, types: Types) -> None:
