@@ -154,7 +154,9 @@ async def serve(count: int, slots: int) -> None:
         urls = []
         for _ in range(count):
             listener = _bound()
-            app = create_app(SleepingProgram(slots, timeline), Settings(program="unused", concurrency=slots), token=TOKEN)
+            app = create_app(
+                SleepingProgram(slots, timeline), Settings(program="unused", concurrency=slots), token=TOKEN
+            )
             await servers.enter_async_context(listening(app, listener))
             urls.append(_url(listener))
         others = []
