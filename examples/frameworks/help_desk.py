@@ -2,7 +2,7 @@
 
 import re
 
-from model_server import Answer, Conversation
+from gepa_client.cli.model_server import Answer, Conversation
 
 OFFERED = re.compile(r"\bone of: (\w+(?:, \w+)+)\.")
 RULE = re.compile(r"^ *- (\w+): (.+)$", re.MULTILINE)

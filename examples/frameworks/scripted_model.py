@@ -9,12 +9,12 @@ which knows a rule only if the instructions of that call hold it. As the reflect
 import contextlib
 import re
 import runpy
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from model_server import Answer, Conversation, ModelServer
-
 from gepa_client.check.reflection_model import PROMPT
+from gepa_client.cli.model_server import Answer, Conversation, ModelServer
 
 REFLECTION = re.compile(r"with the following instructions[^\n]*:\n```\n(.*?)\n```\n\nThe following are", re.DOTALL)
 FEEDBACK = re.compile(r"^## Feedback\n(.*?)(?=^# Example \d+$|^```$|\Z)", re.MULTILINE | re.DOTALL)
@@ -32,8 +32,14 @@ def scripted_model(knowledge: Path) -> Iterator[dict[str, str]]:
             return f"```\n{better_instructions(asked[1], conversation.last)}\n```"
         return "ready" if conversation.last == PROMPT else program_answer(conversation)
 
-    with ModelServer(answer).in_thread() as server:
-        yield server.variables
+    with ModelServer(answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.variables
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def better_instructions(instructions: str, request: str) -> str:

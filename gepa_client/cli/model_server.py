@@ -1,7 +1,8 @@
-"""A server on loopback that answers texts by a function, as a model: parts of OpenAI's and Anthropic's APIs."""
+"""A server on loopback that answers by a function, as a model: parts of OpenAI's, Anthropic's and Gemini's APIs."""
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -9,20 +10,35 @@ from typing import Any
 MOST_BYTES = 10 * 2**20
 """Of a request."""
 
-CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
-
 
 @dataclass(frozen=True)
 class Conversation:
-    """What a request asks. `instructions`: the texts of the system. `messages`: the text of each other message."""
+    """What a request asks. `messages`: (role, text) of each that is not the system's; tools answer as `tool`.
+
+    `instructions`: the texts of the system. `tools`: name -> description. `schema`: the JSON schema of the answer that
+    is asked for, `{}` if it is free text.
+    """
 
     instructions: str
-    messages: tuple[str, ...]
+    messages: tuple[tuple[str, str], ...]
+    tools: Mapping[str, str]
+    schema: Mapping[str, Any]
 
     @property
     def last(self) -> str:
         """The text of the last message."""
-        return self.messages[-1]
+        return self.messages[-1][1]
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """An answer that calls a tool."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+Answer = str | ToolCall
 
 
 class ModelServer(ThreadingHTTPServer):
@@ -32,7 +48,7 @@ class ModelServer(ThreadingHTTPServer):
         OSError: the port cannot be listened on.
     """
 
-    def __init__(self, answer: Callable[[Conversation], str], port: int = 0) -> None:
+    def __init__(self, answer: Callable[[Conversation], Answer], port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _ModelHandler)
         self.answer = answer
         url = f"http://127.0.0.1:{self.server_port}"
@@ -42,6 +58,8 @@ class ModelServer(ThreadingHTTPServer):
             "OPENAI_API_KEY": "none",
             "ANTHROPIC_BASE_URL": url,
             "ANTHROPIC_API_KEY": "none",
+            "GOOGLE_GEMINI_BASE_URL": url,
+            "GEMINI_API_KEY": "none",
         }
         """The environment variables by which clients find it."""
 
@@ -58,19 +76,28 @@ class _ModelHandler(BaseHTTPRequestHandler):
             return self._refuse(413, f"a request has a Content-Length of at most {MOST_BYTES} bytes")
         body = self.rfile.read(int(length))
         path = self.path.partition("?")[0]
-        if path not in (CHAT, MESSAGES):
-            return self._refuse(404, f"a scripted model answers POST {CHAT}, POST {MESSAGES}")
+        in_path = _MODEL_IN_PATH.search(path)
+        interface = _INTERFACES.get(_MODEL_IN_PATH.sub("MODEL", path))
+        if interface is None:
+            return self._refuse(404, f"a scripted model answers {', '.join(f'POST {path}' for path in _INTERFACES)}")
+        read, write = interface
         try:
             request = json.loads(body)
             if request.get("stream"):
                 return self._refuse(400, "a scripted model does not stream: ask without `stream`")
-            model, conversation = str(request["model"]), _conversation(request)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return self._refuse(400, "the body must be JSON with `model` and `messages` of texts")
-        asked = _tokens(conversation.instructions, *conversation.messages)
+            model, conversation = in_path[0] if in_path else str(request["model"]), read(request)
+            if not conversation.messages:
+                raise ValueError("no message")
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+            return self._refuse(
+                400, "the body must be JSON with `model` and `messages` or `input`, or `contents`, of texts"
+            )
         answer = self.server.answer(conversation)
-        written = (_chat if path == CHAT else _message)(answer, asked, _tokens(answer))
-        return self._send(200, {"id": f"answer_{asked}", "model": model, **written})
+        asked = _tokens(conversation.instructions, *(text for _, text in conversation.messages))
+        written = _tokens(answer if isinstance(answer, str) else _arguments(answer))
+        return self._send(
+            200, {"id": f"answer_{asked}", "model": model, **write(answer, f"call_{asked}", asked, written)}
+        )
 
     def log_message(self, *_: object) -> None:
         """Print nothing."""
@@ -87,19 +114,21 @@ class _ModelHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def _conversation(request: Any) -> Conversation:
-    """Return what a request asks, in either API; `ValueError` if it asks nothing."""
-    every = [(message["role"], _text(message["content"])) for message in request["messages"]]
-    system = [_text(request.get("system") or ""), *(text for role, text in every if role in ("system", "developer"))]
-    messages = tuple(text for role, text in every if role not in ("system", "developer"))
-    if not messages:
-        raise ValueError("no message")
-    return Conversation("\n".join(filter(None, system)), messages)
-
-
 def _text(content: Any) -> str:
-    """Return the text of a message, which is a string or a list of blocks."""
-    return content if isinstance(content, str) else "\n".join(block["text"] for block in content)
+    """Return the text of a message, which is a string or a list of blocks, or null beside tool calls."""
+    return content or "" if isinstance(content, str | None) else "\n".join(block["text"] for block in content)
+
+
+def _conversation(
+    messages: Iterable[tuple[str, str]], tools: Iterable[Mapping[str, Any]], schema: Mapping[str, Any]
+) -> Conversation:
+    every = list(messages)
+    return Conversation(
+        "\n".join(text for role, text in every if role in ("system", "developer")),
+        tuple((role, text) for role, text in every if role not in ("system", "developer")),
+        {tool["name"]: tool.get("description") or "" for tool in tools},
+        schema,
+    )
 
 
 def _tokens(*texts: str) -> int:
@@ -107,21 +136,116 @@ def _tokens(*texts: str) -> int:
     return sum(map(len, texts)) // 4 + 1
 
 
-def _chat(answer: str, read: int, written: int) -> dict[str, Any]:
+def _arguments(call: ToolCall) -> str:
+    return json.dumps(dict(call.arguments))
+
+
+def _read_chat(request: Any) -> Conversation:
+    messages = [(message["role"], _text(message.get("content"))) for message in request["messages"]]
+    tools = [tool["function"] for tool in request.get("tools") or []]
+    schema = (request.get("response_format") or {}).get("json_schema", {}).get("schema", {})
+    return _conversation(messages, tools, schema)
+
+
+def _write_chat(answer: Answer, call_id: str, read: int, written: int) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": answer}
+    if isinstance(answer, ToolCall):
+        function = {"name": answer.name, "arguments": _arguments(answer)}
+        message |= {"content": None, "tool_calls": [{"id": call_id, "type": "function", "function": function}]}
+    finish_reason = "stop" if isinstance(answer, str) else "tool_calls"
     return {
         "object": "chat.completion",
         "created": 0,
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": answer}, "finish_reason": "stop"}],
+        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
         "usage": {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written},
     }
 
 
-def _message(answer: str, read: int, written: int) -> dict[str, Any]:
+def _read_response(request: Any) -> Conversation:
+    given = request["input"]
+    messages = [("system", _text(request.get("instructions")))]
+    for item in [{"role": "user", "content": given}] if isinstance(given, str) else given:
+        if item.get("type") == "function_call_output":
+            messages.append(("tool", _text(item["output"])))
+        elif "role" in item:
+            messages.append((item["role"], _text(item["content"])))
+    schema = ((request.get("text") or {}).get("format") or {}).get("schema", {})
+    return _conversation(messages, request.get("tools") or [], schema)
+
+
+def _write_response(answer: Answer, call_id: str, read: int, written: int) -> dict[str, Any]:
+    item: dict[str, Any] = {"id": f"item_{read}", "status": "completed"}
+    if isinstance(answer, str):
+        content = [{"type": "output_text", "text": answer, "annotations": []}]
+        item |= {"type": "message", "role": "assistant", "content": content}
+    else:
+        item |= {"type": "function_call", "call_id": call_id, "name": answer.name, "arguments": _arguments(answer)}
+    return {
+        "object": "response",
+        "created_at": 0,
+        "status": "completed",
+        "output": [item],
+        "parallel_tool_calls": False,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": {
+            "input_tokens": read,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": written,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": read + written,
+        },
+    }
+
+
+def _read_message(request: Any) -> Conversation:
+    messages = [(message["role"], _text(message["content"])) for message in request["messages"]]
+    return _conversation([("system", _text(request.get("system"))), *messages], request.get("tools") or [], {})
+
+
+def _write_message(answer: Answer, call_id: str, read: int, written: int) -> dict[str, Any]:
+    block: dict[str, Any] = {"type": "text", "text": answer}
+    if isinstance(answer, ToolCall):
+        block = {"type": "tool_use", "id": call_id, "name": answer.name, "input": dict(answer.arguments)}
     return {
         "type": "message",
         "role": "assistant",
-        "content": [{"type": "text", "text": answer}],
-        "stop_reason": "end_turn",
+        "content": [block],
+        "stop_reason": "end_turn" if isinstance(answer, str) else "tool_use",
         "stop_sequence": None,
         "usage": {"input_tokens": read, "output_tokens": written},
     }
+
+
+def _read_contents(request: Any) -> Conversation:
+    messages = [("system", _parts(request.get("systemInstruction") or {"parts": []}))]
+    for content in request["contents"]:
+        returned = [part["functionResponse"]["response"] for part in content["parts"] if "functionResponse" in part]
+        messages += [("tool", json.dumps(value)) for value in returned]
+        if not returned:
+            messages.append((content["role"], _parts(content)))
+    tools = [one for tool in request.get("tools") or [] for one in tool["functionDeclarations"]]
+    return _conversation(messages, tools, (request.get("generationConfig") or {}).get("responseJsonSchema", {}))
+
+
+def _parts(content: Any) -> str:
+    return "\n".join(part["text"] for part in content["parts"] if "functionCall" not in part)
+
+
+def _write_candidate(answer: Answer, call_id: str, read: int, written: int) -> dict[str, Any]:
+    part: dict[str, Any] = {"text": answer}
+    if isinstance(answer, ToolCall):
+        part = {"functionCall": {"id": call_id, "name": answer.name, "args": dict(answer.arguments)}}
+    usage = {"promptTokenCount": read, "candidatesTokenCount": written, "totalTokenCount": read + written}
+    candidate = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}
+    return {"candidates": [candidate], "usageMetadata": usage}
+
+
+_MODEL_IN_PATH = re.compile(r"(?<=/models/)[^/:]+")
+_INTERFACES: dict[str, tuple[Callable[[Any], Conversation], Callable[[Answer, str, int, int], dict[str, Any]]]] = {
+    "/v1/chat/completions": (_read_chat, _write_chat),
+    "/v1/responses": (_read_response, _write_response),
+    "/v1/messages": (_read_message, _write_message),
+    "/v1/models/MODEL:generateContent": (_read_contents, _write_candidate),
+    "/v1beta/models/MODEL:generateContent": (_read_contents, _write_candidate),
+}

@@ -1,7 +1,8 @@
 """What the scripted model knows: the assistant delegates each message, and adds the team to what the subagent found."""
 
 from help_desk import choose
-from model_server import Answer, Conversation, ToolCall
+
+from gepa_client.cli.model_server import Answer, Conversation, ToolCall
 
 
 def answer(conversation: Conversation) -> Answer:

@@ -3,7 +3,8 @@
 import re
 
 from help_desk import choose
-from model_server import Conversation
+
+from gepa_client.cli.model_server import Conversation
 
 
 def answer(conversation: Conversation) -> str:

@@ -1,7 +1,8 @@
 """What the scripted model knows: to store one memory of a message, by the prompt and by the tool's description."""
 
 from help_desk import choose
-from model_server import Answer, Conversation, ToolCall
+
+from gepa_client.cli.model_server import Answer, Conversation, ToolCall
 
 
 def answer(conversation: Conversation) -> Answer:

@@ -1,7 +1,8 @@
 """What the scripted model knows: to ask both experts as their supervisor, and to name one thing as an expert."""
 
 from help_desk import OFFERED, choose
-from model_server import Answer, Conversation, ToolCall
+
+from gepa_client.cli.model_server import Answer, Conversation, ToolCall
 
 HANDOVERS = ("Successfully transferred", "Transferring back")
 

@@ -1,7 +1,8 @@
 """What the scripted model knows: to write a query of two conditions, by the prompt and by the tool's description."""
 
 from help_desk import choose
-from model_server import Conversation, ToolCall
+
+from gepa_client.cli.model_server import Conversation, ToolCall
 
 
 def answer(conversation: Conversation) -> ToolCall:

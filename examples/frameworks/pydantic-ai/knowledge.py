@@ -1,7 +1,8 @@
 """What the scripted model knows: to file a ticket, by the instructions and by the description of the output."""
 
 from help_desk import choose
-from model_server import Conversation, ToolCall
+
+from gepa_client.cli.model_server import Conversation, ToolCall
 
 
 def answer(conversation: Conversation) -> ToolCall:

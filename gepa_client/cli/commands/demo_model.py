@@ -86,7 +86,8 @@ def answer(conversation: Conversation) -> str:
     asked = REFLECTION.search(conversation.last)
     if asked:
         return f"```\n{better_instructions(asked[1], conversation.last)}\n```"
-    return team("\n".join([conversation.instructions, *conversation.messages[:-1]]), conversation.last)
+    before = [text for _, text in conversation.messages[:-1]]
+    return team("\n".join([conversation.instructions, *before]), conversation.last)
 
 
 def team(instructions: str, message: str) -> str:

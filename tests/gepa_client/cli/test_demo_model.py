@@ -46,7 +46,7 @@ def post(url: str, body: Any) -> tuple[int, dict[str, Any]]:
 
 
 def answers(variables: dict[str, str], prompt: str, message: str) -> str:
-    """The answer over both interfaces, which is the same."""
+    """The answer over all interfaces, which is the same."""
     user = {"role": "user", "content": message}
     status, as_openai = post(
         f"{variables['OPENAI_BASE_URL']}/chat/completions",
@@ -59,8 +59,15 @@ def answers(variables: dict[str, str], prompt: str, message: str) -> str:
         {"model": "claude-haiku-4-5", "max_tokens": 20, "system": prompt, "messages": [user]},
     )
     assert (status, as_anthropic["model"]) == (200, "claude-haiku-4-5")
+    parts = [{"text": message}]
+    status, as_gemini = post(
+        f"{variables['GOOGLE_GEMINI_BASE_URL']}/v1beta/models/gemini-3:generateContent",
+        {"systemInstruction": {"parts": [{"text": prompt}]}, "contents": [{"role": "user", "parts": parts}]},
+    )
+    assert (status, as_gemini["model"]) == (200, "gemini-3")
     answer = as_openai["choices"][0]["message"]["content"]
     assert as_anthropic["content"] == [{"type": "text", "text": answer}]
+    assert as_gemini["candidates"][0]["content"]["parts"] == [{"text": answer}]
     assert isinstance(answer, str)
     return answer
 
