@@ -66,8 +66,9 @@ def runs(
         for run in found:
             print_json(run_as_json(run) | {"seed_score": seeds[run.id]})
     elif found:
-        width = console.width if console.is_terminal else UNBOUNDED
-        console.print(run_table(found, seeds, width), width=width, crop=False)
+        if not console.is_terminal:
+            console.width = UNBOUNDED
+        console.print(run_table(found, seeds, console.width))
         for run in found:
             if is_silent(run):
                 again = resume_call(run, store)
