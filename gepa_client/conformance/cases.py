@@ -52,13 +52,14 @@ class HttpOverrides(CaseModel):
 
 
 class CaseStep(CaseModel):
-    """One thing done in a check; exactly one of `call`, `send`, `raw`, `parallel` and `compare`.
+    """One thing done in a check; exactly one of `call`, `send`, `raw`, `parallel`, `compare` and `end`.
 
     `call`: a request for this method with `params` and a fresh id. `send`: this JSON as the body. `raw`: this text, or
     list of texts and generators, as the body. `parallel`: steps at the same time. `compare`: a value held `with` a
-    matcher. `times`: this step so many times at once. `after_s`: wait before it. `disconnect_after_s`: close the
-    connection then, expecting nothing. `save`: name -> path in the answer (`elapsed` for the seconds it took). Without
-    `expect`, a request must have a result.
+    matcher. `end`: start the program over stdio once more, and end its input or send it SIGTERM; it must exit within
+    `expect.within_s`. `times`: this step so many times at once. `after_s`: wait before it. `disconnect_after_s`: close
+    the connection then, expecting nothing. `save`: name -> path in the answer (`elapsed` for the seconds it took).
+    Without `expect`, a request must have a result.
     """
 
     call: str | None = None
@@ -67,6 +68,7 @@ class CaseStep(CaseModel):
     raw: Any = None
     parallel: "list[CaseStep] | None" = None
     compare: Any = None
+    end: Literal["input", "sigterm"] | None = None
     with_: Matcher = Field(default=None, alias="with")
     times: int = 1
     after_s: float | dict[str, Any] = 0.0
@@ -77,7 +79,7 @@ class CaseStep(CaseModel):
 
     @property
     def kind(self) -> str:
-        """Which of the five kinds of step this is."""
+        """Which of the six kinds of step this is."""
         return next(iter(self.model_fields_set & KINDS))
 
     @model_validator(mode="after")
@@ -87,7 +89,7 @@ class CaseStep(CaseModel):
         return self
 
 
-KINDS = frozenset({"call", "send", "raw", "parallel", "compare"})
+KINDS = frozenset({"call", "send", "raw", "parallel", "compare", "end"})
 
 CORE = "core"
 """What every endpoint must do; the other parts of the contract are the capabilities."""
@@ -100,7 +102,8 @@ class Check(CaseModel):
     path in the answer of `discover`, without which the check does not apply. `needs` (a matcher by limit; one that is
     not stated is infinite), `program` (that must be served) and `needs_token` (the runner must hold one): without these
     the check applies, and nothing is verified.
-    `over`: `http` for what the server before a program over stdio sees to. `section`: of `docs/protocol.md`.
+    `over`: `http` for what the server before a program over stdio sees to, `stdio` for what only such a program does.
+    `section`: of `docs/protocol.md`.
     `timeout_s`: seconds for all of it.
     """
 
@@ -110,7 +113,7 @@ class Check(CaseModel):
     section: str
     requires: list[str] = []
     lacks: list[str] = []
-    over: Literal["http", "any"] = "any"
+    over: Literal["http", "stdio", "any"] = "any"
     when: dict[str, Matcher] = {}
     needs: dict[str, Matcher] = {}
     program: str | None = None
@@ -134,9 +137,9 @@ class Area(CaseModel):
 
 
 @cache
-def load_checks() -> tuple[Check, ...]:
-    """Every check, in the order of the files' names."""
+def load_checks(over: Literal["http", "stdio"] = "http") -> tuple[Check, ...]:
+    """Every check of a server, or of a program over stdio behind ours, in the order of the files' names."""
     folder = files("protocol") / "conformance"
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".json"))
     areas = [Area.model_validate_json((folder / name).read_bytes()) for name in names]
-    return tuple(check for area in areas for check in area.checks)
+    return tuple(check for area in areas for check in area.checks if check.over in (over, "any"))

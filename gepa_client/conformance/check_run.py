@@ -3,7 +3,7 @@
 import asyncio
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from pydantic import BaseModel, ValidationError
@@ -20,11 +20,13 @@ from gepa_client.conformance.case_language import (
     shown,
 )
 from gepa_client.conformance.cases import CaseStep, Check, Expectation
+from gepa_client.conformance.program_end import exits
 from gepa_client.conformance.raw_transport import NoAnswer, NotConnected, RawAnswer, RawRequest, RawTransport
 from protocol import METHODS, JsonValue, Pending
 from protocol.base import ErrorResponse, SuccessResponse
 
 STEP_TIMEOUT_S = 45.0
+EXIT_S = 5.0
 HTTP_OK = 200
 SILENT = frozenset({200, 202, 204})
 INVALID = frozenset({-32700, -32600})
@@ -69,14 +71,16 @@ class FreshNames(dict[str, str]):
 class CheckRun:
     """One check being run: the values saved so far, and the calls made under a `call_id`.
 
-    `last_request`: None before the first. `answered`: whether any was answered.
+    `command`: of the program over stdio, if one is served. `last_request`: None before the first. `answered`: whether
+    any was answered.
     """
 
-    def __init__(self, transport: RawTransport, discovery: JsonValue) -> None:
+    def __init__(self, transport: RawTransport, discovery: JsonValue, command: Sequence[str] = ()) -> None:
         self.last_request: RawRequest | None = None
         self.answered = False
         self.at = 0
         self._transport = transport
+        self._command = command
         self._methods: dict[str, str] = {}
         self._ids = 0
         token = transport.token or ""
@@ -122,6 +126,11 @@ class CheckRun:
             await _together([self._step(inner) for inner in step.parallel])
         elif step.kind == "compare":
             _insist(mismatches(render(step.compare, scope), render(step.with_, scope)))
+        elif step.end is not None:
+            within_s = (step.expect and step.expect.within_s) or EXIT_S
+            if instead := await exits(self._command, step.end, within_s=within_s):
+                asked = "the end of its input" if step.end == "input" else "SIGTERM"
+                raise CheckFailed(Mismatch("", f"its exit within {within_s:g} s of {asked}", instead))
         else:
             await self._exchange(step, scope)
 

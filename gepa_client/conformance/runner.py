@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -36,6 +36,7 @@ async def run_conformance(
     url: str,
     token: str | None = None,
     *,
+    command: Sequence[str] = (),
     checks: Iterable[Check] | None = None,
     level: Level = "full",
     on_outcome: Callable[[CheckOutcome], None] | None = None,
@@ -43,18 +44,19 @@ async def run_conformance(
 ) -> ConformanceReport:
     """Run `checks` (default all) of this level, those of core first; `on_outcome` is called as each check ends.
 
-    `token`: else from the environment (`GEPA_TOKEN`). A server that answers nothing any more ends the run; the report
-    states it as `lost`.
+    `command`: of the program over stdio that the server stands before, for what only such a program does. `token`:
+    else from the environment (`GEPA_TOKEN`). A server that answers nothing any more ends the run; the report states it
+    as `lost`.
 
     Raises:
         Refused: the address or token cannot be used. ConnectionLost: `discover` has no answer. Unauthorized: the server
             refuses the token, so nothing can be checked.
     """
-    given = load_checks() if checks is None else checks
+    given = load_checks("stdio" if command else "http") if checks is None else checks
     applicable = [check for check in given if check.part == CORE or level == "full"]
     chosen = sorted(applicable, key=lambda check: (check.part != CORE, not check.id.startswith("core.discover.")))
     async with RawTransport(url, token, allow_insecure=allow_insecure) as transport:
-        run = _Run(transport)
+        run = _Run(transport, command)
         await run.discover()
         for check in chosen:
             outcome = await run.outcome(check, is_last=check is chosen[-1])
@@ -67,8 +69,9 @@ async def run_conformance(
 class _Run:
     """The endpoint, what it states about itself, and the outcomes so far."""
 
-    def __init__(self, transport: RawTransport) -> None:
+    def __init__(self, transport: RawTransport, command: Sequence[str]) -> None:
         self._transport = transport
+        self._command = command
         self._discovery: JsonValue = None
         self._complaint: CheckFailed | None = None
         self.outcomes: list[CheckOutcome] = []
@@ -123,7 +126,7 @@ class _Run:
         return f"{named} ({server['language']}), program {program['name']}"
 
     async def _run(self, check: Check, *, is_last: bool) -> CheckOutcome:
-        run, started = CheckRun(self._transport, self._discovery), time.monotonic()
+        run, started = CheckRun(self._transport, self._discovery, self._command), time.monotonic()
         try:
             await run.check(check)
         except CheckFailed as error:

@@ -22,11 +22,19 @@ from tests.conformance.reference_server import TOKEN, Reference
 from tests.support.forked_client import ForkServer
 
 Command = Callable[..., Awaitable[tuple[int, str, str]]]
-DISCOVERS_ALONE = """
-import json, sys
+PROGRAM = """
+import json, signal, sys, time
+if "sigterm" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for line in sys.stdin:
-    program = {"name": "own", "seed_candidate": {"rules": ""}}
-    print(json.dumps({"jsonrpc": "2.0", "id": json.loads(line)["id"], "result": {"program": program}}), flush=True)
+    request = json.loads(line)
+    if request["method"] == "discover":
+        result = {"program": {"name": "own", "seed_candidate": {"rules": ""}}}
+    else:
+        result = {"results": [{"status": "ok", "score": 1, "output": None}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+if "input" in sys.argv:
+    time.sleep(60)
 """
 FEW = ("--only", "core.discover", "--only", "jsonrpc.id", "--only", "refs.group", "--only", "jsonrpc.error")
 
@@ -145,14 +153,24 @@ async def test_a_program_over_stdio_is_served_and_checked_in_what_it_does_itself
     command: Command, tmp_path: Path
 ) -> None:
     program = tmp_path / "program.py"
-    program.write_text(DISCOVERS_ALONE)
-    status, stdout, _ = await command("--command", f"{sys.executable} {program}", "--level", "core")
-    assert (status, stdout.splitlines()[-1]) == (3, "core NOT verified")
-    assert "pass core.discover.complete" in stdout
+    program.write_text(PROGRAM)
+    own = f"{sys.executable} {program}"
+    status, stdout, _ = await command("--command", own, "--only", "core", "--only", "security", "--only", "stdio")
+    assert (status, stdout.splitlines()[-1]) == (3, "of the checks chosen: core NOT verified")
+    assert all(f"pass {check}" in stdout for check in ("core.discover.complete", "stdio.end_of_input", "stdio.sigterm"))
     assert "security." not in stdout
     status, stdout, stderr = await command("--command", f"{sys.executable} {tmp_path / 'absent.py'}")
     assert (status, stdout) == (2, "")
     assert "No such file or directory" in stderr
+
+
+async def test_a_program_over_stdio_that_runs_on_is_caught(command: Command, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    defects = f"{sys.executable} {program} input sigterm"
+    status, stdout, _ = await command("--command", defects, "--only", "stdio")
+    assert status == 1
+    assert set(re.findall(r"FAIL (\S+)", stdout)) == {"stdio.end_of_input", "stdio.sigterm"}
 
 
 async def test_a_broken_should_is_a_warning(command: Command) -> None:

@@ -60,13 +60,12 @@ def conformance(
     run, with 3 if nothing is broken and something was not verified, such as what needs the conformance program.
 
     A program over stdio is served by `evolverpc serve --conformance --command`, and checked in what it does itself.
+    It is also started alone, to see whether it exits.
     """
     if (url is None) == (command is None):
         refuse("give the URL of a server, or the command of a program over stdio as --command 'CMD ARGS'")
     checks = tuple(
-        check
-        for check in load_checks()
-        if (not only or check.id.startswith(tuple(only))) and (url or check.over == "any")
+        check for check in load_checks("http" if url else "stdio") if not only or check.id.startswith(tuple(only))
     )
     if not checks:
         refuse(f"no check has an id that begins with {' or '.join(only or [])}")
@@ -79,7 +78,13 @@ def conformance(
     try:
         with _endpoint(url, command or "", token_file) as (address, token):
             running = run_conformance(
-                address, token, checks=checks, level=level, on_outcome=show, allow_insecure=allow_insecure
+                address,
+                token,
+                command=shlex.split(command or ""),
+                checks=checks,
+                level=level,
+                on_outcome=show,
+                allow_insecure=allow_insecure,
             )
             report = asyncio.run(running)
     except ClientError as error:
