@@ -15,3 +15,10 @@ def test_the_headline_is_of_test_rows_only_when_seed_and_best_were_scored_there(
     tested = record.headline()
     assert tested is not None
     assert (tested.rows, tested.seed, tested.best) == ("40 test rows", 0.1, 0.6)
+
+
+def test_a_refused_endpoint_that_is_back_is_no_longer_listed() -> None:
+    record = example_record()
+    for kind, url in (("refused", "http://a"), ("refused", "http://b"), ("back", "http://a")):
+        record.apply(run_events.FleetChanged(kind=kind, url=url, detail="other scores", after=None))
+    assert record.refused_endpoints == {"http://b": "other scores"}

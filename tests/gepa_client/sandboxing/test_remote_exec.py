@@ -1,5 +1,6 @@
 """`evolverpc sandboxes exec`: a command in a running sandbox of another process."""
 
+import asyncio
 import json
 import os
 import signal
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gepa_client.sandboxing import remote_exec
+from sandbox_runtime import SandboxError
 from tests.gepa_client.cli.sandboxed_program import PROGRAM, Place, place
 from tests.gepa_client.started_command import StartedCommand
 from tests.support.forked_client import ForkServer
@@ -63,3 +66,16 @@ def test_an_unknown_sandbox_and_an_incomplete_command_are_refused(place_with_a_r
     incomplete = here.run("sandboxes", "exec", sandbox)
     assert incomplete.status == 2
     assert "give `exec ID -- COMMAND`" in incomplete.stderr
+
+
+async def test_a_session_that_ends_while_the_command_runs_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.close()
+
+    monkeypatch.setattr(remote_exec, "endpoints_folders", lambda: [tmp_path])
+    async with await asyncio.start_unix_server(end, tmp_path / remote_exec.SOCKET):
+        with pytest.raises(SandboxError, match="sandbox s1 ended while the command ran"):
+            await remote_exec.exec_in_sandbox(remote_exec.ExecRequest(id="s1", argv=("sleep", "9"), timeout_s=9.0))
