@@ -39,10 +39,14 @@ class SettingsCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the sections: arguments, everyday flags, then each group: in full, or the names of its usual flags."""
+        """Write the sections: arguments, everyday flags, then each group: in full, or the names of its usual flags.
+
+        A flag that is no setting is an everyday one unless it has a panel, which is its group.
+        """
         every = ctx.meta.get(__name__, False)
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         named: dict[str, list[str]] = {}
+        own: list[tuple[str, str]] = []
         hidden = 0
         for param in self.get_params(ctx):
             found = self.settings.get(param.name or "")
@@ -55,9 +59,16 @@ class SettingsCommand(TyperCommand):
                     default = "" if found.default_text == "none" else f" [default: {found.default_text}]"
                     sections.setdefault(section, []).append((found.usage, found.description + default))
             elif (record := param.get_help_record(ctx)) is not None:
-                is_argument = isinstance(param, TyperArgument)
-                usage = str(param.metavar or record[0]) if is_argument else record[0]
-                sections["Arguments" if is_argument else "Options"].append((usage, record[1]))
+                panel = getattr(param, "rich_help_panel", None)
+                if isinstance(param, TyperArgument):
+                    sections["Arguments"].append((str(param.metavar or record[0]), record[1]))
+                elif panel is None:
+                    own.append((record[0], record[1]))
+                elif every:
+                    sections.setdefault(panel, []).append((record[0], record[1]))
+                else:
+                    named.setdefault(panel, []).extend(param.opts)
+        sections["Options"] += own
         for title, rows in sections.items():
             if rows:
                 with formatter.section(title):

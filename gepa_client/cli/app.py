@@ -6,21 +6,21 @@ import typer
 
 from evolverpc_common.lazy_commands import add_module, application, named_command
 
-HELP = """Improve any program that speaks the evaluation protocol, in any language, with GEPA.
+HELP = """Improve the texts of a program in any language: try changes by GEPA, and keep what scores better.
 
 Begin with `evolverpc serve program.py`, then give its URL to `check` and to `optimize` in another terminal; both take
 the server's token from the variable GEPA_TOKEN, or from the file of --token-file. Commands that take a run accept its
-id, or `last`.
+id, or `last`. `evolverpc COMMAND --help` explains a command.
 """
 
 COMMANDS = {
     "optimize": "Improve a program; write its best candidate and a report.",
     "resume": "Continue a stopped run: `resume last`.",
-    "check": "Try a server on a few rows; estimate a run.",
+    "check": "Try a server on a few rows before a run; estimate it.",
     "call": "Make one call and print the answer.",
     "conformance": "Test a server against the contract.",
     "runs": "List the runs of this folder, or of a store.",
-    "show": "Show a run: scores, cost, what improved it.",
+    "show": "Show a run: scores, cost, best text, what improved it.",
     "watch": "Show a run on a live page in the browser.",
     "replay": "Replay a run from its record; call no server.",
     "steer": "Steer a run: a text, a hint, a budget, a pin.",
@@ -34,7 +34,7 @@ COMMANDS = {
     "mutate": "Change a program's code once, by hand.",
     "sandboxes": "List sandboxes; end those left behind.",
     "branches": "List a run's code; diff, check out or delete it.",
-    "demo-model": "Serve a scripted stand-in for a language model.",
+    "demo-model": "Serve a scripted stand-in for a model; it needs no key.",
 }
 ELSEWHERE = {"serve": "Serve a program to optimizers.", "service": "Optimize many people's programs over HTTP."}
 """Commands of other packages, which `evolverpc_common.console_scripts` starts."""
@@ -54,7 +54,7 @@ MODULES = {
 
 def build(named: str | None) -> typer.Typer:
     """Build the application with the command `named`."""
-    return application(HELP, {**ELSEWHERE, **COMMANDS}, _add, named)
+    return application(HELP, {"serve": ELSEWHERE["serve"], **COMMANDS, **ELSEWHERE}, _add, named)
 
 
 def _add(app: typer.Typer, name: str, summary: str) -> None:

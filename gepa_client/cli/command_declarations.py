@@ -28,7 +28,11 @@ _EVENTS = Annotated[bool, typer.Option("--json", help="Print events as JSON line
 _EVENTS_FD = Annotated[
     int | None,
     typer.Option(
-        "--events-fd", metavar="N", min=3, help="Write events and summary to file descriptor N; pause if it closes."
+        "--events-fd",
+        metavar="N",
+        min=3,
+        help="Write events and summary to file descriptor N; pause if it closes.",
+        rich_help_panel="For programs",
     ),
 ]
 _WATCH = Annotated[

@@ -65,9 +65,9 @@ REPLACED: dict[str, str] = {
 """Parameters of `gepa.optimize` that are no settings here, each with the reason."""
 
 NO_PROPOSER = (
-    "nothing proposes new texts: give `reflection_lm`, or `propose` in a call of `optimize`, or write "
-    "`propose_new_texts(candidate, reflective_dataset, components)` in the program, which returns new texts by "
-    "component (`proposeNewTexts` in TypeScript; capability `proposals`)"
+    "nothing proposes new texts: give `reflection_lm` (without a key: `evolverpc demo-model`, then openai/demo), or "
+    "`propose` in a call of `optimize`, or write `propose_new_texts(candidate, reflective_dataset, components)` in the "
+    "program, which returns new texts by component (`proposeNewTexts` in TypeScript; capability `proposals`)"
 )
 
 SANDBOX_ONLY = tuple(name for name in SandboxSettings.model_fields if name not in ("repo", "model_prices"))

@@ -203,21 +203,23 @@ class BudgetSettings(SettingsGroup, title="Budget"):
 
     max_metric_calls: PositiveInt | None = setting(
         None,
-        "Stop after N evaluated examples, those of the seed too; checked once per iteration.",
+        "Stop after N evaluated examples, those of the seed too; the iteration that has begun ends first. Rows of the "
+        "check and test rows are not counted.",
         everyday=True,
         limit=Limit("metric_calls"),
     )
     auto: Literal["light", "medium", "heavy"] | None = setting(
-        None, "Compute max_metric_calls as `dspy.GEPA(auto=...)` does.", everyday=True, limit=Limit()
+        None, "Compute max_metric_calls as `dspy.GEPA(auto=...)` does.", limit=Limit()
     )
     max_cost_usd: PositiveFloat | None = setting(
         None,
-        "Stop after X US dollars, of the costs that servers and models report.",
+        "Stop after X US dollars, of the costs that servers and models report. What reports none is not counted: give "
+        "max_metric_calls too.",
         everyday=True,
         limit=Limit("spent_usd"),
     )
     max_seconds: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = setting(
-        None, "Stop after X seconds of work; pauses do not count.", everyday=True, limit=Limit("active_seconds")
+        None, "Stop after X seconds of work; pauses do not count.", limit=Limit("active_seconds")
     )
     patience: PositiveInt | None = setting(None, "Stop after N iterations without a better candidate.", limit=Limit())
     target_score: Score | None = setting(
@@ -251,7 +253,8 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
     reflection_lm: Annotated[str | None, BeforeValidator(_model_or_none)] = setting(
         None,
         "Model that proposes new texts, by litellm's name such as openai/gpt-5; it needs the provider's key. A server "
-        "of your own: openai/NAME with OPENAI_BASE_URL and any OPENAI_API_KEY.",
+        "of your own: openai/NAME with OPENAI_BASE_URL and any OPENAI_API_KEY. To try without a key: `evolverpc "
+        "demo-model`, then openai/demo.",
         everyday=True,
         metavar="MODEL|program",
         shown="program: its `propose_new_texts`, which needs no key",
@@ -303,7 +306,7 @@ class SearchSettings(SettingsGroup, title="Search"):
     """Search: which candidates are tried and kept."""
 
     proposals: NumberOrText = setting(
-        "1", "Proposals per iteration: P from P parents, or N from each of them.", everyday=True, metavar="P|PxN"
+        "1", "Proposals per iteration: P from P parents, or N from each of them.", metavar="P|PxN"
     )
     candidate_selection_strategy: Literal["pareto", "current_best", "epsilon_greedy", "top_k_pareto"] = setting(
         "pareto", "Which candidate is improved next.", metavar="STRATEGY"

@@ -20,7 +20,7 @@ COMMANDS = {
     "tenants": "Create, list, change and delete tenants.",
     "keys": "Create, list and revoke API keys.",
     "backup": "Copy the databases of a service, and restore a copy.",
-    "secrets": "Replace the keys that encrypt secrets; print the token of the metrics.",
+    "secrets": "Replace the keys of secrets; print the metrics token.",
 }
 
 

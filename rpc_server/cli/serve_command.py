@@ -29,6 +29,8 @@ _CERTIFICATES = "SSL_CERT_FILE"
 JSON_VARIABLE = "GEPA_READY_JSON"
 """Asks for JSON lines as `--json` does, and is the same for servers in every language."""
 
+_PANEL = "For programs"
+
 _OWN: dict[str, tuple[Any, Any]] = {
     "config": (
         Annotated[
@@ -38,13 +40,20 @@ _OWN: dict[str, tuple[Any, Any]] = {
         None,
     ),
     "json_lines": (
-        Annotated[bool, typer.Option("--json", envvar=JSON_VARIABLE, help="Print events as JSON lines.")],
+        Annotated[
+            bool,
+            typer.Option("--json", envvar=JSON_VARIABLE, help="Print events as JSON lines.", rich_help_panel=_PANEL),
+        ],
         False,
     ),
     "until_stdin_closes": (
         Annotated[
             bool,
-            typer.Option("--until-stdin-closes", help="End with the process that holds this one's standard input."),
+            typer.Option(
+                "--until-stdin-closes",
+                help="End with the process that holds this one's standard input.",
+                rich_help_panel=_PANEL,
+            ),
         ],
         False,
     ),
@@ -52,7 +61,9 @@ _OWN: dict[str, tuple[Any, Any]] = {
         Annotated[
             bool,
             typer.Option(
-                "--conformance", help="Serve the conformance program, or the one given, with the limits for its checks."
+                "--conformance",
+                help="Serve the conformance program, or the one given, with the limits for its checks.",
+                rich_help_panel=_PANEL,
             ),
         ],
         False,
@@ -102,8 +113,8 @@ def _serve(config: Path | None, json_lines: bool, until_stdin_closes: bool, conf
     """Serve one program to optimizers over HTTP: `evolverpc serve FILE`, or by one of the flags below.
 
     A Python FILE has `seed_candidate`, a dict of texts by name, `run(example, candidate)`, and
-    `score(example, output)`, which returns a number. A TypeScript or JavaScript FILE exports its `program`;
-    its folder has the npm package evolverpc and, for TypeScript, tsx.
+    `score(example, output)`, which returns a number, or a number and feedback such as (0.5, "too long"). A TypeScript
+    or JavaScript FILE exports its `program`; its folder has the npm package evolverpc and, for TypeScript, tsx.
 
     Every flag is also a key of gepa.toml, or of [tool.gepa] in pyproject.toml, in the working directory, and a variable
     (GEPA_WORKERS). A flag has precedence over a variable, a variable over the file.

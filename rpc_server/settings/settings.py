@@ -79,7 +79,9 @@ class ProgramSettings(SettingsGroup, title="Program"):
     )
     command: tuple[str, ...] | None = setting(
         None,
-        "Command that reads JSON-RPC from stdin and answers on stdout, one a line; quoted, or as the last flag.",
+        "Command that reads JSON-RPC from stdin and answers on stdout, one a line; quoted, or as the last flag. Of "
+        '`discover` the least answer is {"program": {"name": NAME, "seed_candidate": TEXTS}}, of `evaluate` '
+        '{"results": [{"status": "ok", "score": 1, "output": ANY}]}, one result for each example of `batch`.',
         everyday=True,
         parse=shlex.split,
     )

@@ -72,7 +72,10 @@ def propose(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try texts of your own: evaluated as every proposal, on a minibatch first, then on all validation rows."""
+    """Propose texts of your own.
+
+    They are evaluated as every proposal is: on a minibatch first, then on all validation rows.
+    """
     if bool(text_file) == bool(text):
         refuse("give the texts either with --text-file or with --text")
     texts = [_read(name) for name in text_file] if text_file else list(text or ())
@@ -104,7 +107,7 @@ def withdraw(
 
 @APP.command()
 def pin(run: RunName, candidate: Index, wait: Wait = WAIT_S, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Make a candidate the parent of every proposal, until it is unpinned."""
+    """Make a candidate the parent of every proposal."""
     _open_and_ask(run, {"kind": "pin", "candidate": candidate}, wait, store, as_json)
 
 
@@ -116,7 +119,10 @@ def unpin(run: RunName, wait: Wait = WAIT_S, store: StoreUrl = None, as_json: As
 
 @APP.command()
 def drop(run: RunName, candidate: Index, wait: Wait = WAIT_S, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Never make a candidate a parent again, and never call it the best; a fork from before takes it back."""
+    """Leave a candidate out: as a parent, and as the best.
+
+    A fork from before this request has it again.
+    """
     _open_and_ask(run, {"kind": "drop", "candidate": candidate}, wait, store, as_json)
 
 
@@ -132,7 +138,10 @@ def hint(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a text to every prompt of reflection (not for programs that propose by themselves)."""
+    """Add a text to every prompt of reflection.
+
+    It does not reach programs that propose by themselves.
+    """
     _open_and_ask(run, {"kind": "hint", "text": text, "proposals": proposals}, wait, store, as_json)
 
 
@@ -152,14 +161,20 @@ def budget(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Raise or lower limits of a run; each counts from its beginning."""
+    """Raise or lower limits of a run.
+
+    Each counts from the beginning of the run.
+    """
     limits = {"max_metric_calls": max_metric_calls, "max_cost_usd": max_cost_usd, "max_seconds": max_seconds}
     _open_and_ask(run, {"kind": "budget", **limits}, wait, store, as_json)
 
 
 @APP.command(name="list")
 def list_requests(run: RunName, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """List the requests to a run with their outcomes: those in its journal, those that it refused, those that wait."""
+    """List the requests to a run, with their outcomes.
+
+    They are those in its journal, those that it refused, and those that wait.
+    """
     with open_cli_run(store, run) as (kept, found):
         queued = kept.requests(found.id)
         recorded = steered(kept, found)

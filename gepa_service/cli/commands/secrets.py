@@ -12,7 +12,7 @@ from gepa_service.secrets.master_key import METRICS, MasterKeyError, master_keys
 from gepa_service.secrets.vault import Vault
 
 APP = typer.Typer(
-    help="Replace the keys that encrypt secrets; print the token of the metrics.",
+    help="Replace the keys of secrets; print the metrics token.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -90,7 +90,10 @@ def delete(
     database: Database = DEFAULT_DATABASE,
     journals: Journals = DEFAULT_JOURNALS,
 ) -> None:
-    """Delete a tenant with its keys, secrets, repositories, work, versions and files, for good."""
+    """Delete a tenant with all that is its own, for good.
+
+    That is its keys, secrets, repositories, work, versions and files.
+    """
     if "://" not in journals and not Path(journals).exists():
         refuse(f"there is no store of runs {journals}: name it with --journals")
     with open_cli_records(database) as records:

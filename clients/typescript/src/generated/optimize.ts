@@ -21,7 +21,7 @@ export interface OptimizeSettings {
    */
   failureScore?: number;
   /**
-   * Stop after N evaluated examples, those of the seed too; checked once per iteration.
+   * Stop after N evaluated examples, those of the seed too; the iteration that has begun ends first. Rows of the check and test rows are not counted.
    */
   maxMetricCalls?: number;
   /**
@@ -29,7 +29,7 @@ export interface OptimizeSettings {
    */
   auto?: "light" | "medium" | "heavy";
   /**
-   * Stop after X US dollars, of the costs that servers and models report.
+   * Stop after X US dollars, of the costs that servers and models report. What reports none is not counted: give maxMetricCalls too.
    */
   maxCostUsd?: number;
   /**
@@ -57,7 +57,7 @@ export interface OptimizeSettings {
    */
   failureStop?: number;
   /**
-   * Model that proposes new texts, by litellm's name such as openai/gpt-5; it needs the provider's key. A server of your own: openai/NAME with OPENAI_BASE_URL and any OPENAI_API_KEY. Default: program: its `propose_new_texts`, which needs no key.
+   * Model that proposes new texts, by litellm's name such as openai/gpt-5; it needs the provider's key. A server of your own: openai/NAME with OPENAI_BASE_URL and any OPENAI_API_KEY. To try without a key: `evolverpc demo-model`, then openai/demo. Default: program: its `propose_new_texts`, which needs no key.
    */
   reflectionLm?: string;
   /**
