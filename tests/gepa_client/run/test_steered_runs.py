@@ -15,16 +15,8 @@ from gepa_client.page.proposal_answers import proposals
 from gepa_client.steering.request_queue import request
 from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.exported_page import page_data, page_text
-from tests.gepa_client.stored_run import Made, put
+from tests.gepa_client.run.conftest import not_begun
 from tests.gepa_client.word_program import Script, rows
-
-
-def not_begun(cli: Cli, folder: Path, url: str, *settings: object) -> str:
-    """Return the id of a run that no process has driven yet."""
-    put(folder / "runs" / "evolverpc.db", Made())
-    forked = cli("fork", "last", url, "--at", 0, "--max-metric-calls", 5, *settings, "--json")
-    assert forked.status == 0, forked.stderr
-    return str(json.loads(forked.stdout)["id"])
 
 
 def test_texts_by_hand_are_evaluated_as_any_proposal_and_the_run_states_whose_they_are(
