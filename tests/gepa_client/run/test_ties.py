@@ -82,16 +82,6 @@ def test_everything_that_reads_the_best_candidate_agrees(serve: Serve, cli: Cli,
     assert chosen != set(sorted(unused, key=int)[:FRESH]), "in an order by the seed"
 
 
-def test_a_run_without_fresh_rows_states_it(serve: Serve, cli: Cli) -> None:
-    words = program()
-    words.datasets = {"train": rows(60)}
-    ran = cli("optimize", serve(words), *SETTINGS, "--val-fraction", 0, "--json")
-    assert ran.status == 0, ran.stderr
-    message = "`tie_rows` has no effect: the validation rows are the training rows"
-    assert any(message in event["message"] for event in ran.events if event["event"] == "warning")
-    assert not [event for event in ran.events if event["event"] == "ties_compared"]
-
-
 def test_the_search_keeps_the_calls_within_the_budget(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     url = serve(program())
     run = not_begun(cli, tmp_path, url, "--tie-rows", FRESH, "--max-metric-calls", 400)
