@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.evolution.scenario import Reflection, changes
+from tests.gepa_client.code_server import CodeServer
 from tests.gepa_client.conftest import Cli, Ran
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_code import git
@@ -26,6 +27,16 @@ def model(in_process: Cli, host: Host, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("OPENAI_API_BASE", url)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     return "openai/scripted"
+
+
+@pytest.fixture
+def code_server(host: Host) -> CodeServer:
+    """A server with nine rows whose code can be changed."""
+    made = CodeServer()
+    made.rows = {"train": [{"n": number} for number in range(9)]}
+    made.capabilities.append("datasets")
+    made.url = host.serve(made.handle)
+    return made
 
 
 @pytest.fixture
