@@ -10,7 +10,7 @@ from gepa_client.journal.store import open_store
 from tests.gepa_client.cli.conftest import Types
 from tests.gepa_client.code_server import CodeServer
 from tests.gepa_client.conftest import Cli, Serve
-from tests.gepa_client.scripted_server import Host
+from tests.gepa_client.scripted_server import Host, failed
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
 from tests.gepa_client.word_program import Script, rows, scored
@@ -19,8 +19,7 @@ STORE = ("--store", "kept here.db")
 
 
 def breaks(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
-    error = {"type": "KeyError", "message": "'a'"}
-    return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
+    return failed(kind="KeyError", message="'a'")
 
 
 def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, host: Host, cli: Cli, types: Types) -> None:

@@ -21,7 +21,7 @@ from gepa_client.steering.posted_requests import post_request
 from tests.gepa_client.page.browsing import TIMEOUT_S, Browser, served
 from tests.gepa_client.stored_run import RUN_ID, Made, decisions, put
 
-HARMFUL = "\ud800</script><img src=x onerror=alert(1)>\x00\x1b[31m\u202e{}"
+HARMFUL = "</script><img src=x onerror=alert(1)>\x00\x1b[31m\u202e{}"
 OUTPUT = "x" * 5_000_000
 
 
@@ -38,7 +38,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     number = last.number
     entries: list[Any] = []
     for row in rows:
-        key = evaluate_key(digest_of(texts_sent(texts)), digest_of(row), row["id"], trace=False)
+        key = evaluate_key(digest_of(texts), digest_of(row), row["id"], trace=False)
         result = {"status": "ok", "score": 0.5, "output": OUTPUT if row["id"] == "0" else "\u202eout", "seconds": 0.1}
         if row["id"] == "1":
             result["trajectory_ref"] = "kept/1"
@@ -47,16 +47,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
         ended = replace(begun, outcome="ok", seconds=0.25, usage=usage)
         entries += [Entry(SEARCH, number, key.kind, key.digest, key.about, orjson.dumps(result)), begun, ended]
         number += 1
-    kept = CandidateRecord(5, texts_sent(texts), [4], 5, number, 0.5, {str(3 + at): 0.5 for at in range(4)}, 40)
+    kept = CandidateRecord(5, texts, [4], 5, number, 0.5, {str(3 + at): 0.5 for at in range(4)}, 40)
     opened.write(RUN_ID, "", [*entries, kept, decisions([*made.rows(), kept])[-1]])
-    opened.update(RUN_ID, {"name": "<b>name</b>", "reason": HARMFUL})
+    opened.update(RUN_ID, {"name": "<b>name</b>", "reason": f"\ud800{HARMFUL}"})
     opened.close()
     return path
-
-
-def texts_sent(texts: dict[str, str]) -> dict[str, str]:
-    """Texts as a run holds them: the journal refuses lone surrogates in requests, not in the record of a run."""
-    return {name: text.replace("\ud800", "") for name, text in texts.items()}
 
 
 @pytest.fixture
@@ -106,7 +101,7 @@ async def test_texts_of_any_kind_come_as_they_are_and_large_ones_when_they_are_a
         await browser.open_session()
         await browser.follow("last")
         kept = next(each for each in browser.state.of("candidate") if each["index"] == 5)
-        assert kept["texts"]["rules"]["text"] == texts_sent({"": HARMFUL})[""]
+        assert kept["texts"]["rules"]["text"] == HARMFUL
         assert kept["texts"]["long"]["omitted"] == 1_000_000 - 2_000
         assert max(len(orjson.dumps(each)) for each in browser.state.facts.values()) < 50_000
         run = browser.state.one("run")
