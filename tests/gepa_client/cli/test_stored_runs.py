@@ -75,11 +75,7 @@ def test_a_file_that_is_no_store_is_an_error_that_names_it(cli: Cli, store: Path
 
 def test_a_running_run_without_a_heartbeat_is_marked_and_its_takeover_is_printed(cli: Cli, store: Path) -> None:
     put(store, Made(status="running", claim=Claim("another", 3)))
-    opened = open_store(str(store))
-    run = opened.run(RUN_ID)
-    opened.close()
     printed = cli("runs").stdout
-    assert run.updated.startswith("2026-01-02")
     assert f"{RUN_ID} gave no sign of life for" in printed
     assert f"evolverpc resume {RUN_ID} takes it over" in printed
     assert cli("show", "last").stdout.splitlines()[-1] == f"next: evolverpc resume {RUN_ID}"
@@ -170,10 +166,8 @@ def test_a_run_whose_driver_is_gone_is_cancelled_after_its_lease(cli: Cli, store
     assert json.loads(ended.stdout) == {
         "run": RUN_ID, "status": "cancelled", "reason": "cancelled by hand", "stopped": True,
     }  # fmt: skip
-    opened = open_store(str(store))
-    run = opened.run(RUN_ID)
-    opened.close()
-    assert (run.status, run.claim.owner) == ("cancelled", None)
+    [run] = cli("runs", "--json").events
+    assert (run["status"], run["driven"]) == ("cancelled", False)
     assert cli("cancel", RUN_ID).status == 0
 
 
@@ -208,9 +202,7 @@ def test_a_fork_beyond_the_journal_or_with_settings_that_cannot_be_is_refused(cl
     wrong = cli("fork", RUN_ID, "--at", 2, "--failure-stop", 7)
     assert wrong.status == 2
     assert "`failure_stop`" in wrong.stderr
-    opened = open_store(str(store))
-    assert len(opened.runs()) == 1
-    opened.close()
+    assert len(cli("runs", "--json").events) == 1
 
 
 # --- export ----------------------------------------------------------------------------------------------------------

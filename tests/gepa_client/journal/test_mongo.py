@@ -60,7 +60,6 @@ def test_an_unreachable_server_is_reported_soon_and_without_the_password() -> No
     [
         "me:se/cret@h/d",
         "me:secret@h:port/d",
-        "me:secret@h/d?w=0",
         "me:secret@h/d?tls=maybe",
         "h/d?tlsCertificateKeyFilePasswrd=secret",
     ],

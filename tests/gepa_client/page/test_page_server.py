@@ -153,33 +153,29 @@ async def test_connections_that_send_no_whole_request_end_in_time_and_idle_ones_
     for module in (connections, page_server):
         monkeypatch.setattr(module, "REQUEST_S", 1.0)
     with served(store) as server:
-        await connections_end(server)
+        async with Browser(server.address(None)) as browser:
+            host = browser.base.removeprefix("http://")
+            head = f"POST /session HTTP/1.1\r\nHost: {host}\r\nOrigin: {browser.base}\r\nContent-Length: 9\r\n"
 
+            async def begin(sent: str) -> asyncio.StreamReader:
+                reader, writer = await asyncio.open_connection(*host.split(":"))
+                closing.callback(writer.close)
+                writer.write(sent.encode())
+                return reader
 
-async def connections_end(server: PageServer) -> None:
-    async with Browser(server.address(None)) as browser:
-        host = browser.base.removeprefix("http://")
-        head = f"POST /session HTTP/1.1\r\nHost: {host}\r\nOrigin: {browser.base}\r\nContent-Length: 9\r\n"
+            async def answer(reader: asyncio.StreamReader) -> bytes:
+                try:
+                    return (await asyncio.wait_for(reader.read(), TIMEOUT_S)).split(b"\r\n")[0]
+                except ConnectionResetError:  # it made room for another one
+                    return b""
 
-        async def begin(sent: str) -> asyncio.StreamReader:
-            reader, writer = await asyncio.open_connection(*host.split(":"))
-            closing.callback(writer.close)
-            writer.write(sent.encode())
-            return reader
-
-        async def answer(reader: asyncio.StreamReader) -> bytes:
-            try:
-                return (await asyncio.wait_for(reader.read(), TIMEOUT_S)).split(b"\r\n")[0]
-            except ConnectionResetError:  # it made room for another one
-                return b""
-
-        with ExitStack() as closing:
-            opened = [await begin(head) for _ in range(8)]
-            assert [await answer(each) for each in opened[:2]] == [b"", b""]
-            assert not opened[-1].at_eof()
-            assert await answer(await begin(f"{head}\r\n{{")) == b"HTTP/1.1 408 Request Timeout"
-            assert {await answer(each) for each in opened[2:]} == {b""}
-        await browser.open_session()
+            with ExitStack() as closing:
+                opened = [await begin(head) for _ in range(8)]
+                assert [await answer(each) for each in opened[:2]] == [b"", b""]
+                assert not opened[-1].at_eof()
+                assert await answer(await begin(f"{head}\r\n{{")) == b"HTTP/1.1 408 Request Timeout"
+                assert {await answer(each) for each in opened[2:]} == {b""}
+            await browser.open_session()
 
 
 async def test_a_result_that_is_written_after_later_ones_is_shown(tmp_path: Path) -> None:
