@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.gepa_client.scripted_server import chat_completion
 from tests.support.rounds import ALL
 
 Turn = Sequence[dict[str, Any] | str]
@@ -132,24 +133,7 @@ class Reflection:
         body = await request.json()
         prompt = "".join(str(message["content"]) for message in body["messages"])
         self.prompts.append(prompt)
-        answer = {
-            "id": "chatcmpl-1",
-            "object": "chat.completion",
-            "created": 0,
-            "model": body["model"],
-            "choices": [
-                {
-                    "index": 0,
-                    "finish_reason": "stop",
-                    "message": {
-                        "role": "assistant",
-                        "content": f"I would try this:\n```\n{self.chosen(prompt).title}\n```",
-                    },
-                }
-            ],
-            "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
-        }
-        return web.json_response(answer)
+        return chat_completion(body["model"], f"I would try this:\n```\n{self.chosen(prompt).title}\n```")
 
     def chosen(self, prompt: str) -> Change:
         """The first change that the lineage in the prompt does not have."""

@@ -21,6 +21,7 @@ CODE = {"steps": [], "texts": {"rules": "red"}, "parents": []}
 """The code of the first commit: the words it knows, and the texts it uses."""
 
 COST = 0.25
+DIFF = "--- a/steps\n+++ b/steps\n-old\n+new\n+newer\n"
 
 
 def commit_id(code: dict[str, Any], name: str = "") -> str:
@@ -65,7 +66,8 @@ class CodeServer(ScriptedServer):
         return {name: given.get(name, text) for name, text in self._code(candidate)["texts"].items()}
 
     def _score(self, candidate: dict[str, str], example: Example, _traced: bool) -> dict[str, Any]:
-        number = example.data["n"]  # type: ignore[call-overload, index]
+        row: Any = example.data or self.rows[example.split or ""][int(example.id)]
+        number = row["n"]
         known = {*self._code(candidate)["steps"], *" ".join(self._used(candidate).values()).split()}
         found = WORDS[number % len(WORDS)] in known
         return ok(0.75 + number / 1000 if found else 0.25, output=[number, found])
@@ -102,7 +104,7 @@ class CodeServer(ScriptedServer):
             code["steps"] = list(dict.fromkeys(code["steps"] + other["steps"]))
             code["texts"] |= other["texts"]
         else:
-            _carry_out(mutation["request"], code)
+            _carry_out(mutation.get("request", ""), code)
         commit = commit_id(code, branch)
         self.repository[commit] = code
         known = {*candidate, *added_to(candidate)}
@@ -116,7 +118,7 @@ class CodeServer(ScriptedServer):
             "commit": commit,
             "parent": code["parents"][0],
             "branch": branch,
-            "diff": "--- a/steps\n+++ b/steps\n-old\n+new\n+newer\n",
+            "diff": DIFF,
             "files": ["steps"],
             "summary": "done",
             "bundle": base64.b64encode(orjson.dumps([commit, code])).decode(),

@@ -1,7 +1,5 @@
 """Example run records built from events, for tests of every view of a run."""
 
-from gepa_client.analysis.explanation import Change, Explanation, RowGroup, moved_rows, paired_scores
-from gepa_client.analysis.proposals import ComparedRow, Excerpt, RowResult
 from gepa_client.journal.run_events import (
     Budget,
     CandidateFound,
@@ -58,26 +56,3 @@ def example_record(*more: Event) -> RunView:
     ):
         record.apply(event)
     return record
-
-
-def explanation(record: RunView, text: str = "a value") -> Explanation:
-    """Every candidate of the record as a step on the way, with `text` wherever a program or a model may write."""
-    value = Excerpt(text, 7)
-    result = RowResult(text, 0.5, value, value, value, value, value)
-    other = RowResult(text, 0.75, Excerpt(f"another {text}"), value, value, None, value)
-    row = ComparedRow(text, value, result, other)
-    best = record.candidates[-1]
-
-    def change(index: int, against: int) -> Change:
-        found, before = record.candidates[index], record.candidates[against]
-        scores = paired_scores([before.score, 1.0], [found.score, 0.5])
-        return Change(
-            candidate=index, against=against, scores=scores, title=text, origin=text, moved=moved_rows(scores),
-            groups=(RowGroup("Better", 9, (row,)), RowGroup("Worse", 1, (row,))), proposal=15,
-        )  # fmt: skip
-
-    return Explanation(
-        best=best.index, overall=change(best.index, 0),
-        steps=tuple(change(found.index, found.parents[-1]) for found in record.candidates[1:]), steps_omitted=0,
-        others=(15,), proposed=9, kept=2,
-    )  # fmt: skip

@@ -4,6 +4,7 @@ import base64
 import os
 import subprocess
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -89,7 +90,6 @@ class StoredCode:
         made = Made(run_id=self.run_id, status=self.status)
         scores = {0: 0.25, 1: 0.5, 2: 0.75}
         run = made.run()
-        opened = open_store(str(store))
         texts = {0: (self.seed, "main"), 1: (self.commits[1], self.branch(1)), 2: (self.commits[3], self.branch(3))}
         rows: list[Row] = [row for row in made.rows() if isinstance(row, Entry) and row.part == "start"]
         rows += [
@@ -113,10 +113,8 @@ class StoredCode:
             )
             for index, (commit, branch) in texts.items()
         ]
-        try:
+        with closing(open_store(str(store))) as opened:
             opened.create(run, [*rows, *decisions(rows)])
-        finally:
-            opened.close()
 
     def _asked(self, request: str, parent: str) -> dict[str, Any]:
         return {"kind": "change_request", "request": request, "parent": parent}
@@ -124,16 +122,13 @@ class StoredCode:
     def _change(
         self, number: int, parent: str, request: str, text: str, also: Mapping[str, str] = MappingProxyType({})
     ) -> None:
-        entries = [f"100644,{self._blob(text)},program.py"]
-        entries += [f"100755,{self._blob(content)},{path}" for path, content in also.items()]
-        git(self.server, "read-tree", "--empty")
-        for entry in entries:
-            git(self.server, "update-index", "--add", "--cacheinfo", entry)
-        tree = git(self.server, "write-tree").strip()
-        git(self.server, "read-tree", "HEAD")
-        commit = git(self.server, "commit-tree", tree, "-p", parent, "-m", request).strip()
         branch = self.branch(number)
-        git(self.server, "update-ref", f"refs/heads/{branch}", commit)
+        committer = f"{AUTHOR['GIT_COMMITTER_NAME']} <{AUTHOR['GIT_COMMITTER_EMAIL']}> 1767323045 +0000"
+        made = f"commit refs/heads/{branch}\ncommitter {committer}\ndata <<END\n{request}\nEND\nfrom {parent}\n"
+        for mode, path, content in (("644", "program.py", text), *(("755", *each) for each in also.items())):
+            made += f"M {mode} inline {path}\ndata <<END\n{content}END\n"
+        git(self.server, "fast-import", "--quiet", given=made.encode("utf-8", "surrogateescape"))
+        commit = git(self.server, "rev-parse", branch).strip()
         git(self.server, "bundle", "create", "--quiet", "bundle", f"{parent}..{branch}")
         bundle = base64.b64encode((self.server / "bundle").read_bytes()).decode()
         (self.server / "bundle").unlink()
@@ -150,6 +145,3 @@ class StoredCode:
                 "bundle": bundle,
             }
         }
-
-    def _blob(self, text: str) -> str:
-        return git(self.server, "hash-object", "-w", "--stdin", given=text.encode("utf-8", "surrogateescape")).strip()

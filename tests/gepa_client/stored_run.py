@@ -107,14 +107,14 @@ class Made:
         validation = [self.row(position) for position in range(len(NEEDS))]
         first = len(training)
         rows: list[Row] = [
-            _entry(START, 0, "discover", "d", DISCOVERY),
-            _entry(START, 1, "rows", "t", training),
-            _entry(START, 2, "rows", "v", validation),
+            entry_of(START, 0, "discover", "d", DISCOVERY),
+            entry_of(START, 1, "rows", "t", training),
+            entry_of(START, 2, "rows", "v", validation),
         ]
         number = 0
         for index, text in enumerate(self.texts):
             if index:
-                rows.append(_entry(SEARCH, number, "proposal", f"p{index}", {"rules": text}))
+                rows.append(entry_of(SEARCH, number, "proposal", f"p{index}", {"rules": text}))
                 rows += _attempt(
                     number, "completion", "ok", {"input_tokens": 50, "output_tokens": 9, "cost_usd": 0.002}
                 )
@@ -125,7 +125,7 @@ class Made:
                 row = self.wire(position)
                 digest = evaluate_key(digest_of({"rules": text}), digest_of(row), row["id"], trace=False).digest
                 result = self.result(index, position)
-                rows.append(_entry(SEARCH, number, "evaluate", digest, result))
+                rows.append(entry_of(SEARCH, number, "evaluate", digest, result))
                 rows += _attempt(number, "evaluate", result["status"], {"cost_usd": 0.01})
                 number += 1
             rows.append(
@@ -187,7 +187,7 @@ def put(path: Path | str, *runs: Made) -> None:
         store.close()
 
 
-def _entry(part: str, number: int, kind: str, digest: str, answer: Any) -> Entry:
+def entry_of(part: str, number: int, kind: str, digest: str, answer: Any) -> Entry:
     return Entry(part, number, kind, digest, f"{kind} {number}", orjson.dumps(answer))
 
 
@@ -207,7 +207,7 @@ def decisions(rows: Sequence[Row]) -> list[Row]:
 
 def _event(event: Event, number: int = 0) -> Entry:
     fields = event.model_dump(mode="json", exclude={"texts"}, exclude_defaults=True)
-    return _entry(PROCESSES if isinstance(event, Started) else EVENTS, number, event.event, "", fields)
+    return entry_of(PROCESSES if isinstance(event, Started) else EVENTS, number, event.event, "", fields)
 
 
 def _attempt(number: int, kind: str, outcome: str, usage: Mapping[str, Any]) -> list[Row]:

@@ -22,7 +22,7 @@ from gepa_client.journal.entries import (
 )
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.tie_entries import TiePlan, part_of_ties
-from tests.gepa_client.stored_run import IDENTITY, NEEDS, URL, Made
+from tests.gepa_client.stored_run import IDENTITY, NEEDS, URL, Made, entry_of
 
 BEST = 4
 """Of the candidates of `Made`."""
@@ -72,15 +72,15 @@ class Certified(Made):
         rows: list[Row] = []
         if self.committed:
             commitment = commitment_of(sealed, None).model_dump()
-            rows.append(_entry(COMMITMENT, 0, COMMITMENT, "c", commitment))
+            rows.append(entry_of(COMMITMENT, 0, COMMITMENT, "c", commitment))
         training = orjson.loads(next(row for row in found if isinstance(row, Entry) and row.digest == "t").answer)
         if self.minibatch is not None:
             rows.append(_evaluated(SEARCH, self.minibatch[1], self.texts[0], training[self.minibatch[0]], trace=True))
-        rows += [*found, *self._ties(training), _entry(START, 3, "rows", "s", sealed)]
+        rows += [*found, *self._ties(training), entry_of(START, 3, "rows", "s", sealed)]
         candidates = {row.index: row for row in found if isinstance(row, CandidateRecord)}
         repeats = len(self.repeats()[0][0]) if sealed else 1
         best = max(candidates.values(), key=lambda kept: kept.score).index
-        rows.append(_entry(plan_part(best), 0, "test_plan", "p", {"count": repeats, "reason": "by hand"}))
+        rows.append(entry_of(plan_part(best), 0, "test_plan", "p", {"count": repeats, "reason": "by hand"}))
         tests = dict(zip(self.tested, self.repeats(), strict=False))
         if self.also_tested is not None:
             tests[self.also_tested] = self.repeats()[0]
@@ -104,13 +104,13 @@ class Certified(Made):
         validation = {index: [self.score(index, at) for at in range(len(NEEDS))] for index in compared}
         decision = decide(validation, dict.fromkeys(compared, [1.0] * len(self.tied)))
         return [
-            _entry(part_of_ties(pool), 0, TIES, "plan", plan.model_dump()),
+            entry_of(part_of_ties(pool), 0, TIES, "plan", plan.model_dump()),
             *(
                 _evaluated(part_of_ties(pool, index), at, self.texts[index], training[row], trace=False)
                 for index in compared
                 for at, row in enumerate(self.tied)
             ),
-            _entry(part_of_ties(pool), 1, TIES, "decision", decision.model_dump()),
+            entry_of(part_of_ties(pool), 1, TIES, "decision", decision.model_dump()),
         ]
 
 
@@ -118,7 +118,3 @@ def _evaluated(part: str, number: int, text: str, row: dict[str, Any], *, trace:
     key = evaluate_key(digest_of({"rules": text}), digest_of(row), row["id"], trace)
     result = {"status": "ok", "score": 1.0, "output": "red", "seconds": 0.1}
     return Entry(part, number, "evaluate", key.digest, key.about, orjson.dumps(result))
-
-
-def _entry(part: str, number: int, kind: str, digest: str, answer: Any) -> Entry:
-    return Entry(part, number, kind, digest, f"{kind} {number}", orjson.dumps(answer))

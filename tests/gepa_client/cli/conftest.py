@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.evolution.scenario import Reflection, changes
+from tests.gepa_client.code_server import CodeServer
 from tests.gepa_client.conftest import Cli, Ran
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.stored_code import git
@@ -19,13 +19,13 @@ PLACEHOLDER = re.compile(r"(?<![\w/.-])[A-Z]{3,}(?![\w/.-])")
 
 
 @pytest.fixture
-def model(in_process: Cli, host: Host, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A reflection model that asks for a change of code, at the address that the environment gives; its name."""
-    asks = Reflection(changes("python", short=True))
-    url = host.serve(asks.complete, "/v1/chat/completions").removesuffix("/chat/completions")
-    monkeypatch.setenv("OPENAI_API_BASE", url)
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    return "openai/scripted"
+def code_server(host: Host) -> CodeServer:
+    """A server with nine rows whose code can be changed."""
+    made = CodeServer()
+    made.rows = {"train": [{"n": number} for number in range(9)]}
+    made.capabilities.append("datasets")
+    made.url = host.serve(made.handle)
+    return made
 
 
 @pytest.fixture
@@ -43,12 +43,11 @@ def own_state(in_process: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 def types(in_process: Cli, tmp_path: Path) -> Types:
     """Runs the one command of a text that begins so; `words` take the place of placeholders.
 
-    `label`: only lines that begin with it are looked at. `within`: the working directory, below the test's.
+    `within`: the working directory, below the test's.
     """
 
-    def run(text: str, beginning: str, *, label: str = "", within: str = ".", stdin: str = "", **words: str) -> Ran:
-        looked_at = "\n".join(line for line in text.splitlines() if line.startswith(label))
-        printed = {found.rstrip(" ,.)") for found in re.findall(rf"{re.escape(beginning)}[^`\n;]*", looked_at)}
+    def run(text: str, beginning: str, *, within: str = ".", stdin: str = "", **words: str) -> Ran:
+        printed = {found.rstrip(" ,.)") for found in re.findall(rf"{re.escape(beginning)}[^`\n;]*", text)}
         assert len(printed) == 1, (beginning, printed, text)
         line = printed.pop()
         for placeholder, word in words.items():

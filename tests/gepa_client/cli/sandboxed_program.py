@@ -67,10 +67,10 @@ class Place:
         status, stdout, stderr = self.fork_server.run(given, folder=self.folder, environment=self.env)
         return Ran(status, stdout.decode(), stderr.decode())
 
-    def optimize(self, output: str, program: str = "program") -> list[object]:
+    def optimize(self, output: str, program: str = "program", *, sandbox: str = "process") -> list[object]:
         """The arguments of a run, of a hundred calls or so."""
         rows = ("--trainset", "train.jsonl", "--valset", "val.jsonl", "--max-metric-calls", 90)
-        where = ("--repo", f"repo/{program}", "--sandbox", "process", "--sandboxes", 2)
+        where = ("--repo", f"repo/{program}", "--sandbox", sandbox, "--sandboxes", 2)
         return ["optimize", *where, *rows, "--check", "off", "--json", "--output", output]
 
     def result(self, output: str) -> dict[str, Any]:

@@ -116,16 +116,16 @@ def test_the_user_is_asked_before_files_are_checked_out_that_run_unasked(cli: Cl
     assert marks(unasked) == []
 
 
-def test_nothing_is_checked_out_over_changes_that_are_not_committed(cli: Cli, code: StoredCode) -> None:
+def test_nothing_is_checked_out_over_changes_that_are_not_committed_or_a_branch_of_another_author(
+    cli: Cli, code: StoredCode
+) -> None:
     (code.user / "program.py").write_text("mine")
     ended = cli("branches", "last", "--check-out", "--repo", "user")
     assert ended.status == 2
     assert "has changes that are not committed: program.py" in ended.stderr
     assert (code.user / "program.py").read_text() == "mine"
     assert git(code.user, "branch", "--list", "evolve/*") == ""
-
-
-def test_a_branch_of_another_author_is_never_moved(cli: Cli, code: StoredCode) -> None:
+    git(code.user, "checkout", "--quiet", "--force")
     git(code.user, "branch", BEST)
     ended = cli("branches", "last", "--check-out", "--repo", "user")
     assert ended.status == 2

@@ -1,5 +1,7 @@
 """Flags are the settings; what GEPA takes and we replace is refused with the reason."""
 
+import shlex
+
 from gepa_client.cli.app import COMMANDS
 from gepa_client.settings.shell_arguments import GivenArguments
 from tests.gepa_client.conftest import Cli
@@ -11,13 +13,16 @@ def test_a_command_to_paste_repeats_what_was_typed_as_far_as_the_command_takes_i
         "store": "mongodb://me:hush@somewhere/runs",
         "seed": 3,
         "check": "off",
+        "server_args": "--agent-command 'sed -i \"s/a/b/\" x'",
     }
     typed = GivenArguments(("http://127.0.0.1:1", "http://127.0.0.1:2"), None, given)
     urls = "http://127.0.0.1:1 http://127.0.0.1:2"
-    assert typed.command("check") == f"evolverpc check {urls} --score-with http://127.0.0.1:3"
+    of_server = f"--server-args={given['server_args']}"
+    assert typed.command("check").startswith(f"evolverpc check {urls} --score-with http://127.0.0.1:3")
+    assert shlex.split(typed.command("check"))[-1] == of_server
     optimize = typed.command("optimize", patience=4)
     assert optimize.startswith(f"evolverpc optimize {urls} --score-with http")
-    assert optimize.endswith("--seed 3 --check off --patience 4")
+    assert shlex.split(optimize)[-7:] == ["--seed", "3", "--check", "off", of_server, "--patience", "4"]
     assert "hush" not in optimize
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from gepa_client.evolution.names import manual_run_name
 from gepa_client.journal.store import open_store
 from tests.gepa_client.cli.conftest import Types
-from tests.gepa_client.cli.mutation_script import Evolving
+from tests.gepa_client.code_server import CodeServer
 from tests.gepa_client.conftest import Cli, Serve
-from tests.gepa_client.scripted_server import Host
+from tests.gepa_client.scripted_server import Host, failed
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
 from tests.gepa_client.word_program import Script, rows, scored
@@ -19,8 +19,7 @@ STORE = ("--store", "kept here.db")
 
 
 def breaks(_row: dict[str, Any], _candidate: dict[str, str]) -> dict[str, Any]:
-    error = {"type": "KeyError", "message": "'a'"}
-    return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
+    return failed(kind="KeyError", message="'a'")
 
 
 def test_of_a_run_that_pauses_is_resumed_and_completes(serve: Serve, host: Host, cli: Cli, types: Types) -> None:
@@ -159,12 +158,11 @@ def test_of_a_run_that_changed_code(cli: Cli, types: Types, tmp_path: Path) -> N
     assert types(cli("show", "last", *STORE).stdout, "evolverpc branches").stdout
 
 
-def test_of_a_change_made_by_hand(serve: Serve, cli: Cli, types: Types, tmp_path: Path) -> None:
-    evolving = Evolving()
-    ended = cli("mutate", serve(evolving.script), "answer yes", "--output", "new.json", "--limit", 1)
+def test_of_a_change_made_by_hand(cli: Cli, types: Types, code_server: CodeServer, tmp_path: Path) -> None:
+    ended = cli("mutate", code_server.url, "learn pink", "--output", "new.json", "--limit", 1)
     assert ended.status == 0, ended.stderr
     assert types(ended.stdout, "evolverpc mutate").stdout
-    [name, _] = [params["name"] for params in evolving.script.calls("apply_mutation")]
+    [name, _] = [params["name"] for params in code_server.called("apply_mutation")]
     assert re.fullmatch(r"by-hand-[0-9a-f]{8}", name["run"])
     code = StoredCode(tmp_path)
     branch = f"evolve/{manual_run_name()}/0"

@@ -1,10 +1,13 @@
-"""`evolverpc sandboxes` lists sandboxes and sweeps orphans."""
+"""`evolverpc sandboxes` lists sandboxes and sweeps orphans; commands that are printed about them run as printed."""
 
 import os
 
 import pytest
 
+from gepa_client.sandboxing.session_messages import pool_log
 from sandbox_runtime.backends.records import SandboxRecords
+from sandbox_runtime.pool import PoolEvent
+from tests.gepa_client.cli.conftest import Types
 from tests.gepa_client.conftest import Cli
 
 pytestmark = pytest.mark.usefixtures("own_state")
@@ -79,3 +82,20 @@ def test_a_backend_that_cannot_be_listed_is_named_and_the_others_are_shown(
     assert shown.status == 3
     assert "orphan" in shown.stdout
     assert "bubblewrap: not yours" in shown.stderr
+
+
+def test_commands_printed_of_sandboxes_that_are_left_behind(cli: Cli, types: Types) -> None:
+    left_behind("one")
+    named = cli("sandboxes", "--sandbox", "process")
+    swept = types(named.stdout, "evolverpc sandboxes").stdout
+    assert "1 sandbox ended, 0 left" in swept
+    assert "no runs" in types(swept, "evolverpc runs").stdout
+    left_behind("two")
+    not_freed = PoolEvent("not_freed", 0, 2, "2 did not end within 30 s")
+    notice = pool_log(not_freed)
+    assert notice is not None
+    assert "1 sandbox ended, 0 left" in types(notice.text, "evolverpc sandboxes").stdout
+    unknown = cli("sandboxes", "exec", "absent", "--", "true")
+    assert unknown.status == 2
+    none = types(unknown.stderr, "evolverpc sandboxes").stdout
+    assert "no runs" in types(none, "evolverpc runs").stdout

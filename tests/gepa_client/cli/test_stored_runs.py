@@ -1,11 +1,13 @@
-"""The commands that list, show, cancel and fork the runs of a store, as a user types them."""
+"""The commands that list, show, cancel, fork and export the runs of a store, as a user types them."""
 
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from gepa_client.journal.entries import SEARCH, Attempt, Claim
+from gepa_client.cli.commands.runs import run_table
+from gepa_client.journal.entries import SEARCH, Attempt, Claim, StoredRun
 from gepa_client.journal.store import open_store
 from tests.gepa_client.cli.test_start_up import HEAVY, loaded
 from tests.gepa_client.conftest import Cli
@@ -73,14 +75,19 @@ def test_a_file_that_is_no_store_is_an_error_that_names_it(cli: Cli, store: Path
 
 def test_a_running_run_without_a_heartbeat_is_marked_and_its_takeover_is_printed(cli: Cli, store: Path) -> None:
     put(store, Made(status="running", claim=Claim("another", 3)))
-    opened = open_store(str(store))
-    run = opened.run(RUN_ID)
-    opened.close()
     printed = cli("runs").stdout
-    assert run.updated.startswith("2026-01-02")
     assert f"{RUN_ID} gave no sign of life for" in printed
     assert f"evolverpc resume {RUN_ID} takes it over" in printed
     assert cli("show", "last").stdout.splitlines()[-1] == f"next: evolverpc resume {RUN_ID}"
+
+
+def test_ids_and_scores_are_whole_in_a_terminal_of_80_columns() -> None:
+    run_id = "20261129-142422-2645-a-long-name-of-a-run-that-ends-elsewhere"
+    run = StoredRun(id=run_id, name=run_id[21:], config={"max_metric_calls": 360}, best={"score": 0.67}, counters={})
+    console = Console(width=80, record=True)
+    console.print(run_table([run], {run_id: 0.39}, 80))
+    row = console.export_text().splitlines()[1]
+    assert all(each in row for each in ("20261129-142422-2645", "0.39 -> 0.67", "-/360"))
 
 
 # --- show ------------------------------------------------------------------------------------------------------------
@@ -159,10 +166,8 @@ def test_a_run_whose_driver_is_gone_is_cancelled_after_its_lease(cli: Cli, store
     assert json.loads(ended.stdout) == {
         "run": RUN_ID, "status": "cancelled", "reason": "cancelled by hand", "stopped": True,
     }  # fmt: skip
-    opened = open_store(str(store))
-    run = opened.run(RUN_ID)
-    opened.close()
-    assert (run.status, run.claim.owner) == ("cancelled", None)
+    [run] = cli("runs", "--json").events
+    assert (run["status"], run["driven"]) == ("cancelled", False)
     assert cli("cancel", RUN_ID).status == 0
 
 
@@ -197,6 +202,24 @@ def test_a_fork_beyond_the_journal_or_with_settings_that_cannot_be_is_refused(cl
     wrong = cli("fork", RUN_ID, "--at", 2, "--failure-stop", 7)
     assert wrong.status == 2
     assert "`failure_stop`" in wrong.stderr
-    opened = open_store(str(store))
-    assert len(opened.runs()) == 1
-    opened.close()
+    assert len(cli("runs", "--json").events) == 1
+
+
+# --- export ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_export_goes_to_stdout_or_a_new_file_and_never_over_another(cli: Cli, store: Path, tmp_path: Path) -> None:
+    put(store, Made(texts=("", "\x1b[31m", "\U000e0041", "blue", "x")))
+    printed = cli("export", "last", "--output", "-")
+    assert printed.status == 0, printed.stderr
+    assert not {"\x1b", "\U000e0041"} & set(printed.stdout)
+    answer = json.loads(cli("export", "last", "--output", "mine.json", "--json").stdout)
+    assert answer["file"] == "mine.json"
+    assert json.loads((tmp_path / "mine.json").read_text()) == json.loads(printed.stdout)
+    assert (tmp_path / "mine.json").stat().st_mode & 0o777 == 0o600
+    over = cli("export", "last", "--output", "mine.json")
+    assert over.status == 2
+    assert "mine.json is there already" in over.stderr
+    nowhere = cli("export", "last", "--output", "no/such/folder.json")
+    assert nowhere.status == 2
+    assert "cannot be written" in nowhere.stderr

@@ -7,12 +7,13 @@ import gepa
 import pytest
 from gepa.strategies.proposal_sampling import PxNSampling, SameParentSampling
 
-from gepa_client import ConcurrentDatasets, ProgramReflection, RemoteAdapter, Row
+from gepa_client import ConcurrentDatasets, ProgramReflection, RemoteAdapter
 from gepa_client.journal.entries import REFLECTIVE_DATASET, SEARCH
 from protocol.errors import ProgramFailed
 from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, watched
+from tests.gepa_client.scripted_server import rows
 
 SEED = {"system": "s", "style": "t"}
 MAKE = "make_reflective_dataset"
@@ -46,8 +47,8 @@ def optimize(adapter, *, at_once=True, sampling=None, calls=90):
     return gepa.optimize(
         seed_candidate=dict(SEED),
         adapter=adapter,
-        trainset=[Row(str(number), {"n": number}) for number in range(9)],
-        valset=[Row(str(number), {"n": number}) for number in range(9, 12)],
+        trainset=rows(9),
+        valset=rows(3, 9),
         reflection_strategy=ProgramReflection(adapter),
         sampling_strategy=sampling or PxNSampling(2, 2),
         module_selector=datasets if at_once else "round_robin",

@@ -1,18 +1,17 @@
 """A run that is interrupted again and again, and resumed each time, ends as an undisturbed one."""
 
-import random
 from collections import Counter
 
 import gepa
 import pytest
 from gepa.strategies.proposal_sampling import PxNSampling
 
-from gepa_client import Interrupted, ProgramReflection, RemoteAdapter
+from gepa_client import ProgramReflection, RemoteAdapter
 from gepa_client.journal.entries import SEARCH
 from protocol.errors import ProgramFailed, TrajectoryExpired
 from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import cut_after, discovery_of, recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import cut_at_random, discovery_of, replaying, watched
 from tests.gepa_client.scripted_server import ScriptedServer, failed, ok, rows
 from tests.support.rounds import rounds
 
@@ -99,22 +98,14 @@ def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(
         wanted = optimize(adapter)
     assert len(wanted[0]) > 2
     server = scripted(host, whole_batches=whole_batches, keeps_state=keeps_state)
-    chance = random.Random(seed)
-    cuts = 0
+
+    def restart(cuts):
+        if restarts:
+            server.forget(f"instance {cuts}")
+            server.state.clear()
+
     with watched(tmp_path) as store:
-        while True:
-            with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
-                cut_after(journal, chance.randint(3, 40))
-                try:
-                    found = optimize(adapter)
-                except Interrupted as interrupted:
-                    assert interrupted.reason == "cut"
-                    cuts += 1
-                    if restarts:
-                        server.forget(f"instance {cuts}")
-                        server.state.clear()
-                    continue
-            break
+        found, cuts = cut_at_random(store, server.url, seed, optimize, restart)
         assert found == wanted
         assert cuts > 3
         never_ran = ("lost", "refused")

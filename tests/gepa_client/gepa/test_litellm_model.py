@@ -11,6 +11,8 @@ import orjson
 import pytest
 from aiohttp import web
 
+from tests.gepa_client.scripted_server import chat_completion
+
 
 class ModelServer:
     """Answers with the last message in capitals, or the next status of `refusals`; a model may be named for one."""
@@ -37,17 +39,7 @@ class ModelServer:
                 headers={"Retry-After": self.retry_after.popleft()} if self.retry_after else None,
             )
         text = asked["messages"][-1]["content"].upper()
-        message = {"role": "assistant", "content": text}
-        return web.json_response(
-            {
-                "id": "1",
-                "object": "chat.completion",
-                "created": 1,
-                "model": asked["model"],
-                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-                "usage": {"prompt_tokens": 1000, "completion_tokens": 500, "total_tokens": 1500},
-            }
-        )
+        return chat_completion(asked["model"], text)
 
 
 @pytest.fixture
@@ -99,8 +91,8 @@ def test_it_retries_what_may_pass_raises_what_is_permanent_and_states_what_answe
     assert (prompt, messages) == ("HELLO", "THERE")
     assert cost > 0
     assert total > 2 * cost
-    assert tokens == [1000, 500]
-    assert unpriced == [[None, 1000, 500]] * 2
+    assert tokens == [5, 5]
+    assert unpriced == [[None, 5, 5]] * 2
     assert stderr.count("no price is known") == 1
     assert errors == ["AuthenticationError", "InternalServerError"]
     assert local_map == "True"

@@ -1,8 +1,10 @@
 """A journal over a real SQLite store, as a process that drives the run has it; and a store that counts or fails."""
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from evolverpc_common.redaction import Secrets
 from gepa_client import RemoteAdapter
@@ -16,6 +18,8 @@ from gepa_client.journal.store import Store
 from gepa_client.transport.event_loop import CancelToken
 from protocol import DiscoverResult
 from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, run
+
+Result = TypeVar("Result")
 
 
 class Watched(Store):
@@ -86,3 +90,23 @@ def cut_after(journal: Journal, times: int) -> None:
             journal.cancel_token.cancel(Interrupted("paused", "cut"))
 
     journal.spending.watch(count)
+
+
+def cut_at_random(
+    store: Store,
+    url: str,
+    seed: int,
+    run: Callable[[RemoteAdapter], Result],
+    restart: Callable[[int], None] = lambda _cuts: None,
+) -> tuple[Result, int]:
+    """Continue the run, cut at random each time, until it ends; return what it came to, and how often it was cut."""
+    chance, cuts = random.Random(seed), 0
+    while True:
+        with recording(store) as journal, RemoteAdapter(url, journal=journal) as adapter:
+            cut_after(journal, chance.randint(3, 40))
+            try:
+                return run(adapter), cuts
+            except Interrupted as interrupted:
+                assert interrupted.reason == "cut"
+                cuts += 1
+                restart(cuts)

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import orjson
 import pytest
 
 from gepa_client.errors import Interrupted, JournalMismatch
@@ -35,22 +34,6 @@ def interrupt(journal: Journal, *words: str, answered: tuple[int, ...] = ()) -> 
 
 def entries(store: Store) -> list[Entry]:
     return store.entries(RUN.id, SEARCH)
-
-
-def test_numbers_follow_the_order_of_requests_not_of_answers(tmp_path: Path) -> None:
-    with watched(tmp_path) as store:
-        with recording(store) as journal:
-            first, second, third = journal.ask(asking("a", "b", "c"))
-            assert [slot.number for slot in (first, second, third)] == [0, 1, 2]
-            journal.record((third, "C"))
-            journal.record((second, "B"), (first, "A"))
-            assert [slot.number for slot in journal.ask(asking("d", "e"))] == [3, 4]
-        found = entries(store)
-    assert [(entry.number, entry.about, orjson.loads(entry.answer)) for entry in found] == [
-        (0, "word a", "A"),
-        (1, "word b", "B"),
-        (2, "word c", "C"),
-    ]
 
 
 def test_another_request_at_a_number_fails_the_run_naming_both_and_where(tmp_path: Path) -> None:
@@ -87,26 +70,21 @@ def test_a_failure_is_written_only_once_gepa_asks_on(tmp_path: Path) -> None:
     assert slot.failure.message == "no such column"
 
 
-def test_a_stop_ends_a_replay_at_its_number(tmp_path: Path) -> None:
+def test_a_stop_ends_a_replay_at_its_number_and_a_run_resumes_there_with_the_rest_of_its_batch(tmp_path: Path) -> None:
     with watched(tmp_path) as store:
         with recording(store) as journal:
             record(journal, "a")
-            interrupt(journal, "b")
-        assert [(entry.number, entry.kind) for entry in entries(store)] == [(0, "completion"), (1, STOP)]
+            interrupt(journal, "b", "c", answered=(1,))
+        found = [(entry.number, entry.kind) for entry in entries(store)]
+        assert found == [(0, "completion"), (1, STOP), (2, "completion")]
         replay = replaying(store)
         replay.ask(asking("a"))
         with pytest.raises(Interrupted) as caught:
-            replay.ask(asking("b"))
-    assert (caught.value.status, caught.value.reason) == ("completed", "enough")
-
-
-def test_a_run_resumes_after_a_dropped_stop_and_keeps_the_rest_of_its_batch(tmp_path: Path) -> None:
-    with watched(tmp_path) as store:
-        with recording(store) as journal:
-            interrupt(journal, "a", "b", answered=(1,))
+            replay.ask(asking("b", "c"))
         store.drop(RUN.id, SEARCH, STOP)
         with recording(store) as journal:
-            assert [slot.recorded for slot in journal.ask(asking("a", "b"))] == [False, True]
+            assert [slot.recorded for slot in journal.ask(asking("a", "b", "c"))] == [True, False, True]
+    assert (caught.value.status, caught.value.reason) == ("completed", "enough")
 
 
 def test_a_replay_ends_at_the_requested_number_or_at_the_end_of_the_record(tmp_path: Path) -> None:
@@ -127,6 +105,7 @@ def test_a_replay_ends_at_the_requested_number_or_at_the_end_of_the_record(tmp_p
 
 
 async def test_an_attempt_is_in_the_store_with_its_endpoint_before_it_is_sent(tmp_path: Path) -> None:
+    limited = FailedTry(at=0, row="1", host="model.example", reason="429")
     with watched(tmp_path) as store, recording(store) as journal:
         [slot] = journal.ask(asking("a"))
         attempts = journal.attempts(slot, "evaluate")
@@ -134,11 +113,12 @@ async def test_an_attempt_is_in_the_store_with_its_endpoint_before_it_is_sent(tm
         [made] = store.attempts(RUN.id, SEARCH)
         assert (made.endpoint, made.instance, made.outcome) == ("http://a", "one", None)
         assert await attempts.start("http://a", "one", repeat=True) == f"{RUN.id}/0/1"
-        attempts.finish("infra_error", seconds=0.5, usage={"cost_usd": 0.25})
+        attempts.finish("infra_error", seconds=0.5, usage={"cost_usd": 0.25}, failed=[limited])
         assert await attempts.start("http://b", "two", repeat=False) == f"{RUN.id}/0/2"
         attempts.finish("ok", unpriced=1)
         journal.settle()
-        assert [made.outcome for made in store.attempts(RUN.id, SEARCH)] == ["infra_error", "ok"]
+        found = [(made.outcome, made.failed) for made in store.attempts(RUN.id, SEARCH)]
+        assert found == [("infra_error", [limited]), ("ok", [])]
         spent = journal.spending["evaluate"]
         assert (spent.calls, spent.cost_usd, spent.unpriced) == (2, 0.25, 1)
 
@@ -166,18 +146,6 @@ async def test_a_later_process_gets_the_unfinished_attempt_and_continues_its_cou
             attempts.finish("ok")
         found = store.attempts(RUN.id, SEARCH)
     assert [(made.attempt, made.outcome) for made in found] == [(1, "lost"), (2, "ok")]
-
-
-def test_the_examples_that_are_tried_again_are_kept_with_their_attempt(tmp_path: Path) -> None:
-    limited = FailedTry(at=0, row="1", host="model.example", reason="429")
-    with watched(tmp_path) as store, recording(store) as journal:
-        [slot] = journal.ask(asking("a"))
-        with journal.executing([slot]):
-            attempts = journal.attempts(slot, "evaluate")
-            attempts.start_now("http://a")
-            attempts.finish("infra_error", failed=[limited])
-        journal.settle()
-        assert [made.failed for made in store.attempts(RUN.id, SEARCH)] == [[limited]]
 
 
 def test_after_a_cancellation_no_request_and_no_attempt_begins(tmp_path: Path) -> None:

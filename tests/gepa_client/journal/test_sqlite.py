@@ -1,6 +1,12 @@
 """What is particular to a store in a file: its rights, its locks, its disk, and files that are something else."""
 
+import os
+import resource
 import sqlite3
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -8,13 +14,13 @@ import pytest
 from gepa_client.errors import JournalError, StoreUnavailable, StoreVersionDiffers
 from gepa_client.journal import Store
 from gepa_client.journal.database import SCHEMA_VERSION
-from gepa_client.journal.entries import SEARCH
+from gepa_client.journal.entries import SEARCH, Row
 from gepa_client.journal.sqlite import SqliteDatabase
-from tests.gepa_client.journal.sample_runs import OWNER, RUN, driven, entry, sent
-from tests.gepa_client.journal.store_process import start
+from tests.gepa_client.journal.sample_runs import OWNER, RUN, driven, ended, entry, sent
 
 WAIT_S = 30.0
 FULL = 600_000
+WRITERS = 3
 
 
 def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
@@ -73,19 +79,39 @@ def test_a_file_locked_for_long_is_named_and_the_write_can_be_repeated(tmp_path:
 
 def test_a_full_disk_loses_nothing_and_the_write_can_be_repeated(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    with start("fill", path, RUN.id, FULL) as process:
-        stdout, _ = process.communicate(timeout=WAIT_S)
-    message, during, after = stdout.splitlines()
-    assert str(path) in message
-    assert (during, after) == ("0", "2"), "the failed write left nothing of itself"
+    rows: list[Row] = [sent(0), entry(0), entry(1, os.urandom(FULL))]  # no compression helps
+    with closing(Store(SqliteDatabase(path))) as store:
+        driven(store)
+        with no_file_beyond(FULL), pytest.raises(StoreUnavailable, match=str(path)):
+            store.write(RUN.id, OWNER, rows)
+        assert store.entries(RUN.id, SEARCH) == [], "the failed write left nothing of itself"
+        store.write(RUN.id, OWNER, rows)
+        assert len(store.entries(RUN.id, SEARCH)) == 2
 
 
-def test_several_processes_open_and_write_one_new_file(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    writers = [start("write", path, f"run-{index}", 20) for index in range(3)]
-    for writer in writers:
-        writer.communicate(timeout=WAIT_S)
-        assert writer.returncode == 0
-    store = Store(SqliteDatabase(path))
-    assert {run.id: store.parts(run.id) for run in store.runs()} == {f"run-{index}": {SEARCH: 20} for index in range(3)}
-    store.close()
+@contextmanager
+def no_file_beyond(size: int) -> Iterator[None]:
+    """Let no file of this process grow beyond `size` bytes, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_several_writers_open_and_write_one_new_file_at_once(tmp_path: Path) -> None:
+    path, ready = tmp_path / "store.db", threading.Barrier(WRITERS)
+
+    def write(run_id: str) -> None:
+        ready.wait(WAIT_S)
+        with closing(Store(SqliteDatabase(path))) as own:
+            driven(own, run_id)
+            for number in range(20):
+                own.write(run_id, OWNER, [sent(number), ended(number), entry(number)])
+
+    names = [f"run-{index}" for index in range(WRITERS)]
+    with ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(write, names))
+    with closing(Store(SqliteDatabase(path))) as store:
+        assert {run.id: store.parts(run.id) for run in store.runs()} == {name: {SEARCH: 20} for name in names}

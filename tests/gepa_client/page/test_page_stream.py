@@ -173,15 +173,9 @@ def test_failures_of_a_known_kind_are_counted_while_the_run_continues_and_at_eac
     read_run(url, RUN_ID, until=has_both)
 
 
-def test_what_was_spent_is_listed_by_the_kind_of_call(tmp_path: Path) -> None:
-    url = str(tmp_path / "runs.db")
-    put(url, Made())
-    spent = read_run(url, RUN_ID).one("spending")
-    assert spent is not None
-    assert [row[:2] for row in spent["table"]["rows"]] == [["completion", "ok"], ["evaluate", "ok"]]
-
-
-def test_a_page_states_that_its_run_is_not_there_until_it_is(tmp_path: Path) -> None:
+def test_a_page_states_that_its_run_is_not_there_until_it_is_and_then_what_it_spent_by_the_kind_of_call(
+    tmp_path: Path,
+) -> None:
     url = str(tmp_path / "runs.db")
     problems: list[str] = []
 
@@ -194,6 +188,9 @@ def test_a_page_states_that_its_run_is_not_there_until_it_is(tmp_path: Path) -> 
 
     read_run(url, RUN_ID, until=is_there)
     assert RUN_ID in problems[0]
+    spent = read_run(url, RUN_ID).one("spending")
+    assert spent is not None
+    assert [row[:2] for row in spent["table"]["rows"]] == [["completion", "ok"], ["evaluate", "ok"]]
 
 
 def test_the_page_of_a_running_run_has_the_command_that_cancels_it(cli: Cli, tmp_path: Path) -> None:

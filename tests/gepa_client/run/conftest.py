@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.gepa_client.conftest import Ran, commands_in
+from tests.gepa_client.conftest import Cli, Ran, commands_in
 from tests.gepa_client.scripted_server import Handler, Host
+from tests.gepa_client.stored_run import Made, put
 from tests.gepa_client.word_program import Script
 from tests.support.forked_client import ForkServer
 
@@ -33,3 +34,11 @@ def run_alone(script: Script, folder: Path, fork_server: ForkServer, *arguments:
         host.close()
     assert ran.status == 0, ran.stderr
     return ran
+
+
+def not_begun(cli: Cli, folder: Path, url: str, *settings: object) -> str:
+    """Return the id of a run that no process has driven yet."""
+    put(folder / "runs" / "evolverpc.db", Made())
+    forked = cli("fork", "last", url, "--at", 0, "--max-metric-calls", 5, *settings, "--json")
+    assert forked.status == 0, forked.stderr
+    return str(json.loads(forked.stdout)["id"])

@@ -16,7 +16,7 @@ from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SEARCH, S
 from gepa_client.journal.run_events import CallRefused, Event, Finished, Progress
 from gepa_client.journal.store import open_store
 from gepa_client.run import stop_conditions, supervisor
-from gepa_client.run.control_messages import CapMessage, DriverJob, ModelCallMessage
+from gepa_client.run.control_messages import CapMessage, DriverJob
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.run_view import RunView
 from gepa_client.run.stop_conditions import held_calls_abandoned
@@ -26,6 +26,7 @@ from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.exported_page import shown_text
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, watched
+from tests.gepa_client.run.test_gateway import call
 from tests.gepa_client.scripted_server import TOKEN, Host, ScriptedServer
 from tests.gepa_client.word_program import Script, scored
 from tests.support.forked_client import ForkServer
@@ -63,12 +64,6 @@ def created(job: DriverJob, **settings: Any) -> DriverJob:
     return job.model_copy(update={"config": config.model_dump(mode="json", exclude_unset=True)})
 
 
-def model_call(number: int, **given: Any) -> ModelCallMessage:
-    call = {"sandbox": f"s-{number % 3}", "provider": "openai", "model": "small"}
-    figures = {"status": 200, "seconds": 0.1, "input_tokens": 10, "output_tokens": 1, "cost_usd": 0.01}
-    return ModelCallMessage.model_validate(call | figures | given)
-
-
 def driven(job: DriverJob, on_event: Callable[[Event, DriverProcess], None] = lambda *_: None) -> RunView:
     """Drive the run and return the record of its events."""
     record = RunView()
@@ -94,7 +89,7 @@ def calling(words: Script) -> list[DriverProcess]:
 
     def evaluate(row: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
         for process in receivers:
-            process.send(model_call(next(numbers)))
+            process.send(call(next(numbers), cost_usd=0.01))
         return {**scored(row, candidate), "usage": {"cost_usd": 5.0, "input_tokens": 2}}
 
     words.evaluate, words.delay_s, words.max_concurrency = evaluate, 0.01, 4

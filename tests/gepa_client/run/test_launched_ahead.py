@@ -20,7 +20,7 @@ CONFIG = {"url": ["http://127.0.0.1:1"], "trainset": "rows.jsonl", "reflection_l
 WITH_MODEL = RunConfig(**CONFIG)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def _forks(monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) -> None:
     monkeypatch.setattr(supervisor, "subprocess", fork_server.forking_subprocess())
 
@@ -56,20 +56,17 @@ def test_it_does_the_job_that_it_is_given(tmp_path, launched):
     assert len(launched) == 1
 
 
-@pytest.mark.usefixtures("_forks")
 def test_what_it_prints_is_in_its_log(tmp_path, launched):
     with launched_ahead(WITH_MODEL) as launch, pytest.raises(EOFError):
         ended(tmp_path, launch, {})
     assert "`url`, `fleet`, `repo`: none is given" in (tmp_path / "log.txt").read_text()
 
 
-@pytest.mark.usefixtures("_forks")
 def test_one_that_is_not_used_ends(launched):
     with launched_ahead(WITH_MODEL):
         assert launched[0].poll() is None
 
 
-@pytest.mark.usefixtures("_forks")
 def test_another_takes_the_place_of_one_that_has_died(tmp_path, launched):
     with launched_ahead(WITH_MODEL) as launch:
         os.kill(launched[0].pid, signal.SIGKILL)

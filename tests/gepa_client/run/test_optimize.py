@@ -106,14 +106,6 @@ def test_what_cannot_start_is_refused_in_one_line_before_anything_is_run(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_run_without_a_proposer_is_an_error_that_names_what_is_missing(serve: Serve, cli: Cli) -> None:
-    script = Script(capabilities=("datasets",), datasets={"train": rows(6)})
-    ended = cli("optimize", serve(script), "--max-metric-calls", 50)
-    assert ended.status == 2
-    assert "`reflection_lm`" in ended.stderr
-    assert script.calls("evaluate") == []
-
-
 def test_a_key_that_the_model_refuses_ends_the_run_at_the_first_response_with_one_line(
     serve: Serve, host: Host, cli: Cli, words: Script, tmp_path: Path
 ) -> None:

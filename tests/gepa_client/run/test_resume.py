@@ -75,8 +75,6 @@ def test_a_replay_reports_the_same_run_without_the_server(complete: tuple[Path, 
     assert again == original
     with stored(folder) as (store, run_id):
         assert store.run(run_id).status == "completed"
-    seed_only = cli_there("replay", "last", "--until", 12, "--json")
-    assert (seed_only.status, seed_only.found) == (0, live.found[:1])
 
 
 def _plain(ran: Ran, name: str) -> list[dict[str, Any]]:
@@ -279,9 +277,8 @@ def test_ctrl_c_twice_ends_at_once_and_calls_in_flight_are_collected(
     assert ended.found == undisturbed
 
 
-@pytest.mark.parametrize(("command", "status", "exit_status"), [("cancel", "cancelled", 130), ("pause", "paused", 3)])
 def test_a_run_with_a_live_driver_cannot_be_resumed_and_is_ended_by_another_command_without_a_loss(
-    serve: Serve, cli: Cli, start: Start, tmp_path: Path, command: str, status: str, exit_status: int
+    serve: Serve, cli: Cli, start: Start, tmp_path: Path
 ) -> None:
     words = program(delay_s=0.05)
     endless = ("--no-skip-perfect-score", "--past-perfect")
@@ -293,19 +290,19 @@ def test_a_run_with_a_live_driver_cannot_be_resumed_and_is_ended_by_another_comm
     assert len(refused.stderr.splitlines()) == 1
     assert process.poll() is None
     driver = driver_of(tmp_path)
-    asked = cli(command, "last")
+    asked = cli("cancel", "last")
     assert asked.status == 0
     assert f"asking pid {driver} on " in asked.stdout
-    assert f"is {status}: on request" in asked.stdout
+    assert "is cancelled: on request" in asked.stdout
     stdout, stderr = process.communicate(TIMEOUT_S)
-    assert process.returncode == exit_status, stdout + stderr
-    assert f"{status}: on request" in stdout
+    assert process.returncode == 130, stdout + stderr
+    assert "cancelled: on request" in stdout
     with stored(tmp_path) as (store, run_id):
-        assert store.run(run_id).status == status
+        assert store.run(run_id).status == "cancelled"
         assert [each.outcome for each in store.requests(run_id)] == ["taken"]
         assert store.parts(run_id)[CONTROL] == 1
         [shown] = read_run(store.url, run_id).of("steer")
-        assert (shown["action"], shown["at"], shown["outcome"]) == (command, None, "stopped the run")
+        assert (shown["action"], shown["at"], shown["outcome"]) == ("cancel", None, "stopped the run")
     events = [json.loads(line) for line in (only_run(tmp_path) / "events.jsonl").read_text().splitlines()]
     assert [event["event"] for event in events][:2] == ["phase", "started"]
     numbers, attempts = evaluations(tmp_path)

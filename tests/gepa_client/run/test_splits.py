@@ -9,6 +9,7 @@ import pytest
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.gepa.row_loaders import AnyRow, Row, RowsError, ServerRow
 from gepa_client.run import splits
+from gepa_client.run.tie_break import reserved_calls
 from gepa_client.settings.run_config import RunConfig
 
 
@@ -56,6 +57,9 @@ async def test_without_validation_rows_the_training_rows_are_used_with_a_warning
     found = (await splits.read(config(), {"train": 3}, held)).splits
     assert found.val is found.train
     assert any("`valset`" in message for message in splits.warnings(found, config()))
+    with_ties = config(tie_rows=5)
+    assert any("`tie_rows` has no effect" in message for message in splits.warnings(found, with_ties))
+    assert reserved_calls(with_ties, found) == 0
 
 
 async def test_rows_in_two_splits_are_counted_and_named(tmp_path: Path) -> None:

@@ -15,16 +15,8 @@ from gepa_client.page.proposal_answers import proposals
 from gepa_client.steering.request_queue import request
 from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.exported_page import page_data, page_text
-from tests.gepa_client.stored_run import Made, put
-from tests.gepa_client.word_program import Script, rows
-
-
-def not_begun(cli: Cli, folder: Path, url: str, *settings: object) -> str:
-    """Return the id of a run that no process has driven yet."""
-    put(folder / "runs" / "evolverpc.db", Made())
-    forked = cli("fork", "last", url, "--at", 0, "--max-metric-calls", 5, *settings, "--json")
-    assert forked.status == 0, forked.stderr
-    return str(json.loads(forked.stdout)["id"])
+from tests.gepa_client.run.conftest import not_begun
+from tests.gepa_client.word_program import Script
 
 
 def test_texts_by_hand_are_evaluated_as_any_proposal_and_the_run_states_whose_they_are(
@@ -107,13 +99,31 @@ def test_a_candidate_that_is_dropped_is_neither_a_parent_nor_the_best_anywhere(
     assert cli("replay", run, "--json").found == ended.found
 
 
-def test_hints_are_in_prompts_as_long_as_they_are_in_force(
+HOSTILE: list[tuple[dict[str, Any], str]] = [
+    ({"kind": "propose", "texts": {"rules": "x" * 1_000_001}}, "at most 1000000 characters"),
+    ({"kind": "propose", "texts": {"rules": "y \ud800"}}, "character 2 is half of a surrogate pair"),
+    ({"kind": "propose", "texts": {"\0<script>": "a"}}, "no component"),
+    ({"kind": "propose", "texts": {"rules": "a"}, "parent": 99}, "has no candidate 99"),
+    ({"kind": "budget", "max_cost_usd": float("nan")}, "finite number"),
+    ({"kind": "nonsense"}, "does not match any of the expected tags"),
+    ({}, "Unable to extract tag"),
+]
+
+
+def test_hints_are_in_prompts_as_long_as_they_are_in_force_and_what_cannot_be_taken_is_refused_with_the_reason(
     serve: Serve, cli: Cli, words: Script, model: list[str | int], tmp_path: Path
 ) -> None:
     words.seed = {"rules": "", "style": ""}
     run = not_begun(cli, tmp_path, serve(words), *model)
     assert cli("steer", "hint", run, "Prefer warm colours.").status == 0
     assert cli("steer", "hint", run, "Think of the sea.", "--proposals", 1).status == 0
+    with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
+        for at, (action, _) in enumerate(HOSTILE):  # as another version, or another program, may write them
+            store.add_request(run, SteeringRequest(f"r{at}", action, "\ud800<b>\x1b[31m", "\0"))
+        with ThreadPoolExecutor(4) as pool:
+            pin = Pin(candidate=0)
+            same = [pool.submit(request, store, run, pin, request_id="both", by="two@desks") for _ in range(8)]
+            assert {each.result().id for each in same} == {"both"}
     words.seen.clear()
     limits = ["--max-metric-calls", 80, "--past-perfect", "--reflection-lm-kwargs", model[-1]]
     ended = cli("resume", run, *limits, "--json")
@@ -127,42 +137,13 @@ def test_hints_are_in_prompts_as_long_as_they_are_in_force(
     with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
         begun = [entry.number for entry in entries(store, run, SEARCH) if entry.kind == REFLECTIVE_DATASET]
         shown = [one for each in proposals(store, run, begun).values() for one in each.prompts]
+        answered = {each.id: each for each in store.requests(run)}
     assert sorted(one.prompt.text for one in shown if one.prompt is not None) == sorted(prompts)
     assert [one.hints for one in shown[:2]] == [["Prefer warm colours.", "Think of the sea."], ["Prefer warm colours."]]
-
-
-HOSTILE: list[tuple[dict[str, Any], str]] = [
-    ({"kind": "propose", "texts": {"rules": "x" * 1_000_001}}, "at most 1000000 characters"),
-    ({"kind": "propose", "texts": {"rules": "y \ud800"}}, "character 2 is half of a surrogate pair"),
-    ({"kind": "propose", "texts": {"\0<script>": "a"}}, "no component"),
-    ({"kind": "propose", "texts": {"rules": "a"}, "parent": 99}, "has no candidate 99"),
-    ({"kind": "budget", "max_cost_usd": float("nan")}, "finite number"),
-    ({"kind": "nonsense"}, "does not match any of the expected tags"),
-    ({}, "Unable to extract tag"),
-]
-
-
-def test_requests_that_cannot_be_taken_are_refused_with_the_reason_and_the_run_completes(
-    serve: Serve, cli: Cli, tmp_path: Path
-) -> None:
-    words = Script(datasets={"train": rows(30), "val": rows(12, 100)})
-    run = not_begun(cli, tmp_path, serve(words))
-    with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
-        for at, (action, _) in enumerate(HOSTILE):  # as another version, or another program, may write them
-            store.add_request(run, SteeringRequest(f"r{at}", action, "\ud800<b>\x1b[31m", "\0"))
-        with ThreadPoolExecutor(4) as pool:
-            same = [
-                pool.submit(request, store, run, Pin(candidate=0), request_id="both", by="two@desks") for _ in range(8)
-            ]
-            assert {each.result().id for each in same} == {"both"}
-        ended = cli("resume", run, "--max-metric-calls", 60, "--json")
-        assert ended.status == 0, ended.stdout
-        answered = {each.id: each for each in store.requests(run)}
-    assert answered.pop("both").outcome == "taken"
+    assert answered["both"].outcome == "taken"
     for at, (action, reason) in enumerate(HOSTILE):
         assert answered[f"r{at}"].outcome == "refused", action
         assert reason in (answered[f"r{at}"].reason or ""), action
     taken = [event for event in ended.events if event["event"] == "steered" and event["refused"] is None]
-    assert [event["action"] for event in taken] == ["pin"]
-    listed = cli("steer", "list", run).stdout
-    assert "\x1b" not in listed
+    assert [event["action"] for event in taken] == ["hint", "hint", "pin"]
+    assert "\x1b" not in cli("steer", "list", run).stdout

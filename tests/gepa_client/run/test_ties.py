@@ -8,6 +8,7 @@ from gepa_client import load_result
 from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.page.page_state import read_run
+from tests.gepa_client.run.conftest import not_begun
 from tests.gepa_client.run_folder import stored
 from tests.gepa_client.word_program import Script, rows
 
@@ -81,28 +82,13 @@ def test_everything_that_reads_the_best_candidate_agrees(serve: Serve, cli: Cli,
     assert chosen != set(sorted(unused, key=int)[:FRESH]), "in an order by the seed"
 
 
-def test_a_run_without_fresh_rows_states_it(serve: Serve, cli: Cli) -> None:
-    words = program()
-    words.datasets = {"train": rows(60)}
-    ran = cli("optimize", serve(words), *SETTINGS, "--val-fraction", 0, "--json")
-    assert ran.status == 0, ran.stderr
-    message = "`tie_rows` has no effect: the validation rows are the training rows"
-    assert any(message in event["message"] for event in ran.events if event["event"] == "warning")
-    assert not [event for event in ran.events if event["event"] == "ties_compared"]
-
-
-def test_the_search_keeps_the_calls_within_the_budget(serve: Serve, cli: Cli) -> None:
+def test_the_search_keeps_the_calls_within_the_budget(serve: Serve, cli: Cli, tmp_path: Path) -> None:
     url = serve(program())
-    ran = cli("optimize", url, "--tie-rows", FRESH, "--max-metric-calls", 130, "--check", "off", "--json")
-    assert ran.status == 0, ran.stderr
-    finished = ran.event("finished")
+    run = not_begun(cli, tmp_path, url, "--tie-rows", FRESH, "--max-metric-calls", 400)
+    assert cli("steer", "budget", run, "--max-metric-calls", 130).status == 0
+    finished = cli("resume", run, "--json").event("finished")
     assert "130 is reached, 40 of them kept to compare the best candidates" in finished["reason"]
     assert 90 <= finished["metric_calls"] <= 130 + VAL + 6
-    run = json.loads(cli("fork", "last", url, "--at", 0, "--max-metric-calls", 400, "--json").stdout)["id"]
-    assert cli("steer", "budget", run, "--max-metric-calls", 130).status == 0
-    steered = cli("resume", run, "--json").event("finished")
-    assert steered["reason"] == finished["reason"]
-    assert 90 <= steered["metric_calls"] <= 130 + VAL + 6
     refused = cli("optimize", url, "--tie-rows", FRESH, "--max-metric-calls", 40, "--check", "off")
     assert refused.status != 0
     assert "tie_rows keeps 40 metric calls to compare the best candidates" in refused.stdout + refused.stderr

@@ -1,17 +1,16 @@
 """A run with races is its journal: interrupted or replayed, it is the same run, and nothing is paid for twice."""
 
-import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gepa_client import Interrupted, RemoteAdapter
+from gepa_client import RemoteAdapter
 from gepa_client.journal.entries import SEARCH
 from tests.gepa_client.endpoint_fixtures import token
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import cut_after, discovery_of, recording, replaying, watched
+from tests.gepa_client.journal.stored_journals import cut_at_random, discovery_of, replaying, watched
 from tests.gepa_client.scripted_server import Host
 from tests.gepa_client.selection.raced_run import TRAIN, Program, run
 from tests.support.rounds import rounds
@@ -27,19 +26,10 @@ def test_a_run_that_is_cut_at_random_ends_as_an_undisturbed_one(host: Host, tmp_
         wanted = run(adapter, **SETTINGS)
     assert wanted.lost
     assert len(wanted.candidates) > 2
-    program, chance, cuts = Program(lures=TRAIN), random.Random(seed), 0
+    program = Program(lures=TRAIN)
     url = program.serve(host)
     with watched(tmp_path) as store:
-        while True:
-            with recording(store) as journal, RemoteAdapter(url, journal=journal) as adapter:
-                cut_after(journal, chance.randint(3, 40))
-                try:
-                    found = run(adapter, **SETTINGS)
-                except Interrupted as interrupted:
-                    assert interrupted.reason == "cut"
-                    cuts += 1
-                    continue
-            break
+        found, cuts = cut_at_random(store, url, seed, lambda adapter: run(adapter, **SETTINGS))
         assert cuts > 5
         assert found == wanted
         kinds = Counter(made.kind for made in store.attempts(RUN.id, SEARCH) if made.outcome not in ("lost", "refused"))

@@ -34,6 +34,7 @@ def test_a_run_that_no_process_drives_is_cancelled_at_once_and_the_record_names_
     assert outcomes == {made["id"]: ("taken", None), waiting: ("refused", "the run was cancelled before it was taken")}
     [entry] = store.entries(RUN_ID, CONTROL)
     assert (entry.kind, made["author"].encode() in entry.answer) == (STEER, True)
+    assert b'"kind":"cancel"' in entry.answer
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def best_of(scores):
     return max(range(len(scores)), key=lambda candidate: sum(scores[candidate]))
 
 
-@pytest.mark.parametrize("spread", [0.0, 0.1, 0.2])
+@pytest.mark.parametrize("spread", [0.1, *(pytest.param(spread, marks=pytest.mark.long) for spread in (0.0, 0.2))])
 def test_at_most_a_third_of_the_luck_of_the_choice_remains_and_the_interval_covers_the_truth(spread):
     draw = random.Random(1)
     raw, left, covered = [], [], []
