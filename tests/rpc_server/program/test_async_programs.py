@@ -1,5 +1,6 @@
 """Async functions: one process, one loop, many examples at once."""
 
+
 async def test_async_functions_share_one_process_and_as_many_run_at_once_as_the_settings_state(opened):
     async with opened("waits.py", workers=None, concurrency=3) as running:
         assert running.program.limits.max_concurrency == 3

@@ -3,7 +3,7 @@
 from tests.rpc_server.program.data.fails import INFRASTRUCTURE, PROGRAM
 
 
-async def test_failures_of_providers_and_networks_are_told_from_the_programs_and_named_without_the_rest_of_a_url(opened):
+async def test_failures_of_providers_and_networks_are_distinguished_from_the_programs_and_named_without_the_url(opened):
     async with opened("fails.py", workers=1) as running:
         results = await running.evaluate(*INFRASTRUCTURE, *PROGRAM)
     found = dict(zip((*INFRASTRUCTURE, *PROGRAM), results, strict=True))
