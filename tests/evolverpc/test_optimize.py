@@ -239,7 +239,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "processes": ({"workers": 2}, "an object is served by this process"),
     "no end": ({"max_metric_calls": None}, "no limit ends the run: give `max_metric_calls` (or `auto`"),
     "two proposers": ({"reflection_lm": "openai/x"}, "`propose` and `reflection_lm` both propose new texts"),
-    "no proposer": ({"propose": None}, "nothing proposes new texts: give `reflection_lm`, or `propose`"),
+    "no proposer": ({"propose": None}, "nothing proposes new texts: give `reflection_lm`"),
     "texts as rows": ({"trainset": ["a"]}, "trainset: row 0 is a str: give a list of dicts, or a file"),
     "not JSON": ({"testset": [{}, {"n": {1}}]}, "testset: row 1: n is of type set, which JSON lacks"),
     "no program": ({"program": None}, "`program` is missing: give the path of a Python file"),

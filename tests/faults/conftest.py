@@ -94,7 +94,7 @@ def calm_run(run: Runs, forks: ForkServer | None) -> Runs:
 
 @pytest.fixture
 def mongo(tmp_path: Path) -> Iterator[Mongo]:
-    """A MongoDB of the test's own, or `MONGODB_URI`."""
+    """A MongoDB of the test's own."""
     with Mongo(tmp_path / "mongo") as server:
         yield server
 

@@ -1,11 +1,14 @@
 """Merge walks sets of names: with five components a run must not depend on the hash seed of the process."""
 
+import pytest
+
 from tests.faults.checking import check
 from tests.faults.conftest import Expected, Runs, Serve
 from tests.faults.runs import Setup, seeded
 from tests.faults.serving import PROCESSES
 
 
+@pytest.mark.long
 def test_merge_with_five_components_is_the_same_under_any_hash_seed(
     number: int, run: Runs, shared_server: Serve, undisturbed: Expected
 ) -> None:

@@ -1,18 +1,14 @@
 """`kill -9` of the optimizer at random moments, resumed each time: the same run, and nothing paid twice."""
 
 import re
-import time
 from typing import cast
 
 from tests.faults import execution_log
 from tests.faults.checking import check
 from tests.faults.conftest import Expected, Runs, Serve
-from tests.faults.optimizing import Run, Victim
+from tests.faults.optimizing import Victim
 from tests.faults.runs import Setup, seeded
 from tests.faults.serving import PROCESSES
-
-VICTIMS = ("both", "parent", "child")
-MOST_KILLS = 3
 
 
 def test_an_optimizer_killed_at_ties_and_at_test_rows_certifies_the_same(
@@ -41,22 +37,3 @@ def test_an_optimizer_killed_at_ties_and_at_test_rows_certifies_the_same(
     run_.finish(driver)
     check(run_, expected, lost_examples=len(moments) * PROCESSES)
     assert run_.mismatches() == []
-
-
-def kill_and_resume(run: Run, lines: int, number: int, most: int = MOST_KILLS) -> int:
-    """Kill the driver of the run up to `most` times and resume it; return the number of kills."""
-    rng = seeded("optimizer", number)
-    first, *others = (rng.randint(0, lines - 1) for _ in range(rng.randint(1, most)))
-    moments = sorted([min(first, int(lines * 0.9)), *others])  # the last ones may come too late
-    kills = 0
-    driver = run.start()
-    for moment in moments:
-        run.wait_for(moment, driver)
-        time.sleep(rng.uniform(0, 0.05))  # between two lines, too
-        if driver.kill(cast("Victim", rng.choice(VICTIMS))):
-            kills += 1
-            driver.process.wait(execution_log.LONGEST_WAIT_S)
-            driver = run.begin_again()
-    run.finish(driver)
-    assert kills > 0
-    return kills

@@ -18,13 +18,14 @@ class StartedCommand(ForkedProcess):
         folder: Path,
         environment: Mapping[str, str],
         further: Sequence[int] = (),
+        module: str = COMMAND,
     ) -> None:
         from_stdout, stdout = os.pipe()
         from_stderr, stderr = os.pipe()
         with open(os.devnull) as stdin:  # noqa: PTH123  a descriptor is needed
             streams = (stdin.fileno(), stdout, stderr, *further)
             super().__init__(
-                server.address, COMMAND, arguments, folder=str(folder), environment=environment, streams=streams
+                server.address, module, arguments, folder=str(folder), environment=environment, streams=streams
             )
         os.close(stdout)
         os.close(stderr)

@@ -25,6 +25,7 @@ from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub, loopb
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
 from tests.gepa_service.platform import MASTER, Platform, platform, whole_api, working
 from tests.gepa_service.routes.conftest import Caller
+from tests.gepa_service.routes.test_payloads import has_fields
 from tests.gepa_service.routes.test_repositories import installed
 from tests.gepa_service.routes.test_rollouts import polled
 from tests.sandbox_runtime.source.repositories import commit, git
@@ -154,6 +155,7 @@ async def delivered(
     """Promote and deliver what a completed job has made."""
     logs = (await owner("GET", f"/job/{job['job_id']}/logs")).text
     assert job["status"] == "completed", json.dumps(job) + logs
+    has_fields(job, "job")
     certificate = (await owner("GET", f"/job/{job['job_id']}/certificate")).json()
     assert certificate["verdict"] == "improved", certificate
     version = f"/program/{job['program_id']}"

@@ -69,25 +69,13 @@ def test_valid_examples_come_back_the_same_from_a_round_trip(name: str) -> None:
         assert again == value, path
 
 
-def wire_kinds(below: type[BaseModel]) -> list[type[BaseModel]]:
-    return [MODELS[name] for name in sorted(TYPES) if issubclass(MODELS[name], below)]
-
-
-@pytest.mark.parametrize("kind", wire_kinds(base.RequestModel), ids=lambda kind: kind.__name__)
-def test_request_models_refuse_unknown_fields_and_so_does_their_schema(kind: type[BaseModel]) -> None:
-    assert TYPES[kind.__name__]["additionalProperties"] is False
-    for path in (EXAMPLES / kind.__name__).glob("valid-*.json"):
-        value = load(path) | {"definitely_not_a_field": 1}
-        assert not model_accepts(kind.__name__, value)
-        assert not validator(kind.__name__).is_valid(value)
-
-
-@pytest.mark.parametrize("kind", wire_kinds(base.ResultModel), ids=lambda kind: kind.__name__)
-def test_result_models_ignore_unknown_fields_and_so_does_their_schema(kind: type[BaseModel]) -> None:
-    for path in (EXAMPLES / kind.__name__).glob("valid-*.json"):
+@pytest.mark.parametrize("name", sorted(TYPES))
+def test_models_and_schema_refuse_unknown_fields_of_requests_and_ignore_those_of_results(name: str) -> None:
+    for path in (EXAMPLES / name).glob("valid-*.json"):
         value = load(path) | {"a_field_of_a_later_day": {"x": [1]}}
-        assert model_accepts(kind.__name__, value)
-        assert validator(kind.__name__).is_valid(value)
+        expected = not issubclass(MODELS[name], base.RequestModel)
+        assert model_accepts(name, value) is expected
+        assert validator(name).is_valid(value) is expected
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])

@@ -30,6 +30,7 @@ from sandbox_runtime import (
     Recipe,
     ResourceLimits,
     Runtime,
+    Sandbox,
     SandboxSpec,
     ServerEndpoint,
 )
@@ -82,6 +83,10 @@ class BackendUnderTest:
             ready_s=30.0,
         )
         return replace(usual, **changes)
+
+    async def started(self, **changes: Any) -> Sandbox:
+        """Start one that is ended with the runtime."""
+        return await self.runtime.start(self.spec(**changes))
 
     def processes(self, name: str = "SUITE_RUN", value: str | None = None) -> list[int]:
         """Those on this machine with this variable in their environment."""
@@ -162,7 +167,7 @@ async def docker_backend() -> AsyncIterator[BackendUnderTest]:
 @contextlib.asynccontextmanager
 async def modal_backend() -> AsyncIterator[BackendUnderTest]:
     from sandbox_runtime.backends.modal.backend import ModalBackend
-    from tests.sandbox_runtime.modal.echo_server import published
+    from tests.sandbox_runtime.modal.serving_sandbox import published
     from tests.support.modal_cloud import loopback_modal
 
     async with loopback_modal() as cloud, ModalBackend() as runtime:
@@ -186,9 +191,7 @@ BACKENDS: dict[str, Callable[[], AbstractAsyncContextManager[BackendUnderTest]]]
 
 
 local = pytest.mark.parametrize(
-    "backend",
-    [*(pytest.param(kind, marks=pytest.mark.long) for kind in ("process", "docker")), "bubblewrap"],
-    indirect=True,
+    "backend", ["process", "bubblewrap", pytest.param("docker", marks=pytest.mark.long)], indirect=True
 )
 """For tests of what backends of this machine alone can do."""
 

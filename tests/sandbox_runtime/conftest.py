@@ -1,11 +1,11 @@
 """Fixtures of all tests of sandboxes."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.sandbox_runtime.backend import short_folder
+from tests.sandbox_runtime.backend import BACKENDS, BackendUnderTest, missing, short_folder
 from tests.support.docker_daemon import import_base, running_daemon
 
 pytest.register_assert_rewrite("tests.sandbox_runtime.suite")  # its failures are as detailed as those of tests
@@ -15,6 +15,18 @@ pytest.register_assert_rewrite("tests.sandbox_runtime.suite")  # its failures ar
 def short() -> Iterator[Path]:
     with short_folder() as folder:
         yield folder
+
+
+@pytest.fixture
+async def backend(request: pytest.FixtureRequest) -> AsyncIterator[BackendUnderTest]:
+    """Of the kind that the test is parametrized with, or that its folder is named after."""
+    kind = getattr(request, "param", request.path.parent.name)
+    if (needs := missing(kind)) is not None:
+        pytest.skip(needs)
+    if kind == "docker":
+        request.getfixturevalue("docker_daemon")
+    async with BACKENDS[kind]() as backend:
+        yield backend
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,13 @@
 """A server as small as can be, in place of `evolverpc serve`: run by any Python with its standard library."""
 
 SOURCE = rb"""
-import json, os, socket, sys, threading
+import json, os, socket
 
 def serve(connection):
     stream = connection.makefile("rwb")
     words = stream.readline().decode().split()
+    if not words:
+        return
     headers = {}
     for line in iter(stream.readline, b"\r\n"):
         if not line:
@@ -28,7 +30,6 @@ def serve(connection):
     stream.write(b"HTTP/1.1 %d -\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % (status, len(text)) + text)
     stream.flush()
     stream.close()
-    connection.close()
 
 where = os.environ["GEPA_LISTEN"]
 if where.startswith("fd:"):
@@ -38,5 +39,6 @@ else:
     listening = socket.create_server((host, int(port)))
 print("serving", flush=True)
 while True:
-    threading.Thread(target=serve, args=(listening.accept()[0],), daemon=True).start()
+    with listening.accept()[0] as connection:
+        serve(connection)
 """

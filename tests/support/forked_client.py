@@ -160,50 +160,9 @@ class ForkServer:
         environment: Mapping[str, str],
         stdin: bytes = b"",
         timeout_s: float = TIMEOUT_S,
+        module: str = COMMAND,
     ) -> tuple[int, bytes, bytes]:
-        """Run `evolverpc ARGUMENTS` to its end; return its exit status, stdout and stderr."""
-        return self._run(COMMAND, arguments, folder, environment, stdin, timeout_s)
-
-    def run_script(self, script: str, *, folder: Path, environment: Mapping[str, str]) -> tuple[int, bytes, bytes]:
-        """Run a script that imports the client or litellm; return its exit status, stdout and stderr."""
-        return self._run(SCRIPT, [script], folder, environment)
-
-    def run_server(
-        self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str]
-    ) -> tuple[int, bytes, bytes]:
-        """Run `evolverpc serve ARGUMENTS`, which ends by itself; return its exit status, stdout and stderr."""
-        return self._run(SERVER, arguments, folder, environment)
-
-    def run_server_until_ready(
-        self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str]
-    ) -> tuple[int, bytes]:
-        """Run `evolverpc serve ARGUMENTS`, and send it SIGTERM when it is ready; return its exit status and stderr."""
-        reading, stdout = os.pipe()
-        with open(os.devnull) as stdin, tempfile.TemporaryFile() as stderr:  # noqa: PTH123  a descriptor is needed
-            streams = (stdin.fileno(), stdout, stderr.fileno())
-            process = ForkedProcess(
-                self.address, SERVER, arguments, folder=str(folder), environment=environment, streams=streams
-            )
-            os.close(stdout)
-            try:
-                with open(reading, "rb") as lines:  # noqa: PTH123  as above
-                    lines.readline()
-                    process.terminate()
-                    status = process.wait(TIMEOUT_S)
-            finally:
-                process.kill()
-            stderr.seek(0)
-            return status, stderr.read()
-
-    def _run(
-        self,
-        module: str,
-        arguments: Sequence[str],
-        folder: Path,
-        environment: Mapping[str, str],
-        stdin: bytes = b"",
-        timeout_s: float = TIMEOUT_S,
-    ) -> tuple[int, bytes, bytes]:
+        """Run `evolverpc ARGUMENTS`, or another module, to its end; return its exit status, stdout and stderr."""
         with (
             tempfile.TemporaryFile() as given,
             tempfile.TemporaryFile() as stdout,
@@ -222,6 +181,10 @@ class ForkServer:
             stdout.seek(0)
             stderr.seek(0)
             return status, stdout.read(), stderr.read()
+
+    def run_script(self, script: str, *, folder: Path, environment: Mapping[str, str]) -> tuple[int, bytes, bytes]:
+        """Run a script that imports the client or litellm; return its exit status, stdout and stderr."""
+        return self.run([script], folder=folder, environment=environment, module=SCRIPT)
 
     @contextmanager
     def running_server(

@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 INSTALLED = Path(sys.prefix) / "test-environments"
+_LIKE_PIP = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_FIND_LINKS": "UV_FIND_LINKS", "PIP_CERT": "SSL_CERT_FILE"}
+"""Variables of pip, which uv does not read, and the variables of uv with the same meaning."""
 
 
 def installed(name: str, wanted: str, install: Callable[[Path], None]) -> Path:
@@ -32,9 +35,10 @@ def python_with(name: str, requirements: Path) -> Path:
 
     def install(folder: Path) -> None:
         uv = Path(sys.executable).with_name("uv")
-        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True, timeout=60)
+        env = {uv: os.environ[pip] for pip, uv in _LIKE_PIP.items() if pip in os.environ} | os.environ
+        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True, timeout=60, env=env)
         target = ["--python", folder / "bin" / "python", "--requirement", requirements]
-        subprocess.run([uv, "pip", "install", "--quiet", "--no-build", *target], check=True, timeout=900)
+        subprocess.run([uv, "pip", "install", "--quiet", "--no-build", *target], check=True, timeout=900, env=env)
 
     return installed(name, requirements.read_text(), install) / "bin" / "python"
 

@@ -2,28 +2,27 @@
 
 In a test:
 
-    async with ScriptedModel([Script("make it louder", [[use("Bash", command="ls")], [text("Done.")]])]) as model:
+    async with ScriptedModel([Script("make it louder", [[use("Bash", command="ls")], ["Done."]])]) as model:
         environment = {**os.environ, **model.environment()}
 
-As a process: `python tests/support/scripted_anthropic.py SCRIPTS.json` prints its environment as one JSON line and
-serves until it is ended; `with served(path) as environment:` starts one. SCRIPTS.json holds
-`[{"when": "make it louder", "turns": [[{"tool": "Bash", "input": {"command": "ls"}}], ["Done."]]}]`,
-where a turn may also be `{"status": 400, "message": "no"}`, an error of the API, or null, which is silence.
+`with served(path) as environment:` serves the scripts in a JSON file,
+`[{"when": "make it louder", "turns": [[{"tool": "Bash", "input": {"command": "ls"}}], ["Done."]]}]`.
 """
 
 import asyncio
 import itertools
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from aiohttp import web
+
+from tests.support.loops import in_a_thread
+from tests.support.web_hosts import web_host
 
 Block = Mapping[str, Any]
 """A content block of the Messages API."""
@@ -32,29 +31,13 @@ Turn = Sequence[Block | str]
 """One answer of the model; a plain string is a text block."""
 
 
-def text(words: str) -> Block:
-    """A text block."""
-    return {"type": "text", "text": words}
-
-
 def use(tool: str, **arguments: Any) -> Block:
     """A use of a tool. `{folder}` in an argument stands for the agent's working directory."""
     return {"type": "tool_use", "name": tool, "input": arguments}
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """Instead of a turn: an error of the API. Some statuses (429, 500, 529) make the agent ask again."""
-
-    status: int
-    message: str = "refused by the script"
-
-
-@dataclass(frozen=True)
 class Silence:
-    """Instead of a turn: nothing is answered, until `over` is set or the agent hangs up."""
-
-    over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Instead of a turn: nothing is answered."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +45,11 @@ class Asked:
     """One request for a turn, as the agent sent it."""
 
     body: dict[str, Any]
-    headers: Mapping[str, str]
 
     @property
     def prompt(self) -> str:
         """The text of the first user message."""
         return _texts(self.body["messages"][0]["content"])
-
-    @property
-    def system(self) -> str:
-        """The system prompt's text."""
-        return _texts(self.body.get("system", ""))
 
     @property
     def tools(self) -> list[str]:
@@ -98,12 +75,13 @@ class Asked:
     @property
     def folder(self) -> str:
         """The agent's working directory, from its system prompt."""
-        everything = self.system + "\n".join(_texts(message["content"]) for message in self.body["messages"])
+        spoken = (self.body.get("system", ""), *(message["content"] for message in self.body["messages"]))
+        everything = "\n".join(map(_texts, spoken))
         found = re.search(r"[Ww]orking directory: (/.+)", everything)
         return found.group(1).strip() if found else "."
 
 
-Answer = Turn | Refusal | Silence
+Answer = Turn | Silence
 Turns = Sequence[Answer] | Callable[[Asked], Answer]
 """One after the other, or decided when asked. After the last one, each further request is refused."""
 
@@ -130,7 +108,6 @@ class ScriptedModel:
         """Paths that were asked for and are not served."""
         self.url = ""
         self._numbers = itertools.count(1)
-        self._runner: web.AppRunner | None = None
 
     def environment(self) -> dict[str, str]:
         """Variables that lead the agent here."""
@@ -141,29 +118,28 @@ class ScriptedModel:
         app.router.add_post("/v1/messages", self._messages)
         app.router.add_post("/v1/messages/count_tokens", self._count_tokens)
         app.router.add_route("*", "/{path:.*}", self._not_served)
-        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._host = web_host(app)
+        self.url = f"http://{await self._host.__aenter__()}"
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        assert self._runner is not None
-        await self._runner.cleanup()
+    async def __aexit__(self, *ended: Any) -> None:
+        await self._host.__aexit__(*ended)
 
     async def _messages(self, request: web.Request) -> web.StreamResponse:
-        asked = Asked(await request.json(), dict(request.headers))
+        asked = Asked(await request.json())
         self.asked.append(asked)
         script = next((script for script in self.scripts if script.when in asked.prompt), None)
         if script is None:
             return _error(400, f"no script for: {asked.prompt[:200]}")
-        answer = _answer(script, asked)
+        if callable(script.turns):
+            answer = script.turns(asked)
+        elif asked.turn < len(script.turns):
+            answer = script.turns[asked.turn]
+        else:
+            return _error(400, f"the script for {script.when!r} has {len(script.turns)} turns")
         if isinstance(answer, Silence):
-            await answer.over.wait()
-            answer = Refusal(400, "the silence is over")
-        if isinstance(answer, Refusal):
-            return _error(answer.status, answer.message)
+            await asyncio.Event().wait()  # until the agent hangs up
+            return web.Response()
         message = self._message(script, asked, answer)
         if not asked.body.get("stream"):
             return web.json_response(message)
@@ -177,10 +153,10 @@ class ScriptedModel:
     def _message(self, script: Script, asked: Asked, turn: Turn) -> dict[str, Any]:
         blocks = []
         for block in turn:
-            whole = dict(text(block) if isinstance(block, str) else block)
+            whole = {"type": "text", "text": block} if isinstance(block, str) else dict(block)
             if whole["type"] == "tool_use":
                 whole["id"] = f"toolu_{next(self._numbers):08}"
-                whole["input"] = _filled(whole["input"], asked.folder)
+                whole["input"] = json.loads(json.dumps(whole["input"]).replace("{folder}", asked.folder))
             blocks.append(whole)
         return {
             "id": f"msg_{next(self._numbers):08}",
@@ -199,14 +175,6 @@ class ScriptedModel:
     async def _not_served(self, request: web.Request) -> web.Response:
         self.others.append(f"{request.method} {request.path}")
         return _error(404, f"the script serves no {request.path}")
-
-
-def _answer(script: Script, asked: Asked) -> Answer:
-    if callable(script.turns):
-        return script.turns(asked)
-    if asked.turn >= len(script.turns):
-        return Refusal(400, f"the script for {script.when!r} has {len(script.turns)} turns, and another was asked for")
-    return script.turns[asked.turn]
 
 
 def _events(message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -241,50 +209,16 @@ def _texts(content: str | list[dict[str, Any]]) -> str:
     return "\n".join(block["text"] for block in content if block["type"] == "text")
 
 
-def _filled(value: Any, folder: str) -> Any:
-    if isinstance(value, str):
-        return value.replace("{folder}", folder)
-    if isinstance(value, Mapping):
-        return {key: _filled(each, folder) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_filled(each, folder) for each in value]
-    return value
-
-
-def scripts_from(path: Path) -> list[Script]:
-    """The scripts in a JSON file; see above for its form."""
+@contextmanager
+def served(path: Path) -> Iterator[dict[str, str]]:
+    """Serve the scripts in a JSON file; yield the environment that leads an agent to them."""
 
     def block(given: Any) -> Block | str:
         return use(given["tool"], **given["input"]) if isinstance(given, dict) and "tool" in given else given
 
-    def answer(given: Any) -> Answer:
-        if given is None:
-            return Silence()
-        return Refusal(**given) if isinstance(given, dict) else [block(part) for part in given]
-
-    return [
-        Script(**{**script, "turns": [answer(turn) for turn in script["turns"]]})
-        for script in json.loads(path.read_text())
+    scripts = [
+        Script(each["when"], [[block(part) for part in turn] for turn in each["turns"]])
+        for each in json.loads(path.read_text())
     ]
-
-
-@contextmanager
-def served(path: Path) -> Iterator[dict[str, str]]:
-    """A process of its own serving the scripts in a JSON file; the environment that leads an agent to it."""
-    command = [sys.executable, str(Path(__file__).resolve()), str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            yield json.loads(process.stdout.readline())
-        finally:
-            process.terminate()
-
-
-async def _serve(path: Path) -> None:
-    async with ScriptedModel(scripts_from(path)) as model:
-        print(json.dumps(model.environment()), flush=True)
-        await asyncio.Event().wait()
-
-
-if __name__ == "__main__":
-    asyncio.run(_serve(Path(sys.argv[1])))
+    with in_a_thread(ScriptedModel(scripts)) as model:
+        yield model.environment()

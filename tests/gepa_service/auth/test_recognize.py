@@ -9,7 +9,6 @@ from gepa_service.auth.members import make_member
 from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.permissions import Principal
 from gepa_service.auth.recognize import LONGEST_TOKEN, Recognizer, TenantNeeded
-from gepa_service.model.work import Work
 from gepa_service.records.store import RecordStore
 from tests.gepa_service.auth.oidc_issuer import AUDIENCE, OidcIssuer
 
@@ -19,18 +18,6 @@ def recognize(records: RecordStore, issuer: OidcIssuer) -> Recognizer:
     issuer.add_key("k1")
     tokens = OidcTokens([oidc.OidcIssuer(issuer.url, AUDIENCE)])
     return Recognizer(records, JobTokens(records, [b"m" * 32]), tokens)
-
-
-def test_a_key_a_job_token_and_a_member_are_recognized(
-    records: RecordStore, recognize: Recognizer, issuer: OidcIssuer
-) -> None:
-    key, record = make_key("acme", "ci", "viewer")
-    job = Work(tenant="acme", id="job_1", repo_url="r", created_by="c", status="running")
-    for each in (record, job, make_member("acme", issuer.url, "ann", "owner")):
-        records.insert(each)
-    assert recognize(key) == Principal("acme", "viewer", f"key:{record.id}")
-    assert recognize(recognize.job_tokens.issue(job)) == Principal("acme", "job", "job:job_1", "job_1")
-    assert recognize(issuer.token("k1")) == Principal("acme", "owner", "oidc:ann")
 
 
 def test_a_member_of_several_tenants_names_one(records: RecordStore, recognize: Recognizer, issuer: OidcIssuer) -> None:

@@ -4,6 +4,8 @@ import gc
 import pickle
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -21,11 +23,14 @@ from gepa_service.model.job_log import LogChunk, LogLine
 from gepa_service.model.tenant import Usage
 from gepa_service.model.work import ProgramWork, TaskResult, Work
 from gepa_service.records.record import new_id, now
-from gepa_service.records.store import RecordsUnavailable
+from tests.faults.proxy import Proxy
 from tests.gepa_service.platform import Platform
 from tests.sandbox_runtime.source.repositories import commit
 
 SECRET = "the-secret-of-acme"
+BAD_MESSAGES = 0.4
+"""Of the requests of an attempt, the share that is lost, cut, repeated or answered by 502."""
+
 PROGRAM = """
 import os
 
@@ -56,13 +61,17 @@ def attempt(service: Platform) -> Iterator[tuple[Work, HttpAttemptService]]:
         yield work, made
 
 
-def test_an_attempt_on_a_node_does_its_work_over_the_api_with_its_tenants_secrets(service: Platform) -> None:
+def test_an_attempt_on_a_node_does_its_work_over_the_api_with_its_tenants_secrets_though_messages_are_lost(
+    service: Platform,
+) -> None:
     service.secrets["acme"] = Revealed({"OWN_KEY": SECRET})
     work = placed(service, 3)
     token = service.tokens.issue(work, role="attempt")
-    run_on_node(work.id, token, service.place(), installed_version(), threading.Event())
+    with Proxy(int(service.api.rpartition(":")[2]), Random(0), BAD_MESSAGES) as network:
+        place = replace(service.place(), api=network.url)
+        run_on_node(work.id, token, place, installed_version(), threading.Event())
     ended = service.get(work)
-    assert (ended.status, ended.done, ended.failed) == ("completed", 3, 0), service.log(work)
+    assert (ended.status, ended.setbacks, ended.done, ended.failed) == ("completed", 0, 3, 0), service.log(work)
     found = service.records.page(TaskResult, "acme")
     assert sorted(each.index for each in found) == [0, 1, 2]
     assert all(each.result["output"] == "[redacted]" and each.result["score"] == 1.0 for each in found)
@@ -151,14 +160,6 @@ def test_a_paused_batch_has_its_attempt_stop_waits_and_continues(
     again = Queue(service.records).take()
     assert again is not None
     assert (again.id, again.attempts) == (work.id, 2)
-
-
-def test_an_api_that_is_away_is_asked_again(service: Platform) -> None:
-    with (
-        HttpAttemptService("http://127.0.0.1:9", "batch_1", "token") as http,
-        pytest.raises(RecordsUnavailable, match="does not answer"),
-    ):
-        http.report(Report())
 
 
 def test_work_on_a_node_with_another_version_waits_and_states_both(service: Platform) -> None:

@@ -19,6 +19,7 @@ from tests.gepa_service.routes.conftest import Caller
 from tests.gepa_service.routes.test_rollouts import polled
 from tests.rpc_server.dspy.conftest import dspy_python
 from tests.sandbox_runtime.source.repositories import commit
+from tests.support.rounds import ALL
 from tests.support.waiting import eventually
 
 __all__ = ["dspy_python"]
@@ -146,12 +147,8 @@ async def test_a_repository_is_connected_by_the_number_of_an_installation(
     )
 
 
-@pytest.mark.timeout(400)
-async def test_a_dspy_program_is_optimized_changed_by_steps_and_run_in_a_batch(
-    running: tuple[Caller, TenantRecords], repository: str
-) -> None:
-    editor, acme = running
-    client_id = (await editor("POST", "/connect-git", {"repo_url": repository})).json()["client_id"]
+async def optimized(editor: Caller, acme: TenantRecords, repository: str) -> str:
+    """Have the program optimized; return the id of its new version."""
     body = payload("optimize", repository=repository)["body"]
     with model(lambda _: None, lambda _: "Answer with one word.") as base_url:
         body["options"] = {"model_providers": {"openai": {"base_url": base_url}}}
@@ -167,8 +164,23 @@ async def test_a_dspy_program_is_optimized_changed_by_steps_and_run_in_a_batch(
     )
     version = (await editor("GET", f"/program/{job['program_id']}")).json()
     assert version["program_json"]["judge.predict"]["signature"]["instructions"] == "Answer with one word."
+    found: str = job["program_id"]
+    return found
 
-    prompt = await sent(editor, "execute-step-prompt", client_id=client_id, program_id=job["program_id"])
+
+@pytest.mark.timeout(400)
+async def test_a_dspy_program_is_optimized_changed_by_steps_and_run_in_a_batch(
+    running: tuple[Caller, TenantRecords], repository: str
+) -> None:
+    editor, acme = running
+    client_id = (await editor("POST", "/connect-git", {"repo_url": repository})).json()["client_id"]
+    parent = await optimized(editor, acme, repository) if ALL else "parent"
+    if not ALL:
+        texts = {"judge.predict": "Answer with one word."}
+        fields = {"client_id": client_id, "line": repository, "repo_url": repository, "texts": texts}
+        acme.insert(Program(tenant="acme", id=parent, job_id="j", **fields))
+
+    prompt = await sent(editor, "execute-step-prompt", client_id=client_id, program_id=parent)
     has_fields(prompt, "execute-step")
     assert (prompt["program_id"], prompt["status"], prompt["branch_name"]) == (
         "prog_042",

@@ -18,7 +18,7 @@ import pytest
 from evolverpc_common.git import run_git_async
 from tests.rpc_server.program.conftest import DATA
 from tests.rpc_server.server_process import WAIT_S, asked, first_line, ready, server_process
-from tests.support.forked_client import ForkServer
+from tests.support.forked_client import SERVER, ForkServer
 from tests.support.forked_commands import write_commands
 from tests.support.waiting import eventually
 
@@ -48,7 +48,8 @@ def failure(fork_server: ForkServer) -> Callable[..., tuple[int, str]]:
     """Returns exit status and stderr of a command that cannot start, run in a folder."""
 
     def run(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
-        status, _, reported = fork_server.run_server(arguments, folder=folder, environment={**os.environ, **variables})
+        given = {**os.environ, **variables}
+        status, _, reported = fork_server.run(arguments, folder=folder, environment=given, module=SERVER)
         return status, reported.decode()
 
     return run

@@ -17,7 +17,7 @@ from evolverpc_common.settings.sources import SettingsError
 from rpc_server.cli.listen_endpoint import apply_listen_address
 from rpc_server.settings.settings import Settings
 from tests.rpc_server.server_process import asked, ready, server_process
-from tests.support.forked_client import ForkServer
+from tests.support.forked_client import SERVER, ForkServer
 
 REPORTS_VARIABLES_AND_SOCKETS = """
 import os, stat
@@ -124,7 +124,7 @@ async def test_the_token_of_the_process_that_starts_a_server_goes_before_a_confi
     assert status == 200
     assert not (tmp_path / "token").exists()
     both = {**os.environ, "GEPA_TOKEN": "t", "GEPA_LISTEN": "127.0.0.1:0"}
-    status, _, printed = fork_server.run_server(["--token-file", "token"], folder=tmp_path, environment=both)
+    status, _, printed = fork_server.run(["--token-file", "token"], folder=tmp_path, environment=both, module=SERVER)
     assert (status, b"leave --token-file out" in printed) == (2, True), printed
 
 

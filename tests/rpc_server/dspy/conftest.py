@@ -1,10 +1,6 @@
 """An environment of its own with DSPy, made once for all tests, and the programs in `data/` opened with it."""
 
-import hashlib
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -19,47 +15,22 @@ from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
 from rpc_server.settings.settings import Settings
 from tests.rpc_server.program.conftest import Opened as OpenedProgram
-from tests.support.installed import installed
+from tests.support.installed import python_with
 
 DATA = Path(__file__).parent / "data"
-NEWEST = ("dspy==3.4.1", "gepa==0.1.4")
-OLDEST = ("dspy==3.0.4", "gepa==0.0.17")
-_LIKE_PIP = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_FIND_LINKS": "UV_FIND_LINKS", "PIP_CERT": "SSL_CERT_FILE"}
-"""Variables of pip, which uv does not read, and the variables of uv with the same meaning."""
+REQUIREMENTS = Path(__file__).parent / "requirements"
 
 
 @pytest.fixture(scope="session")
 def dspy_python() -> Path:
     """The interpreter of an environment with the newest DSPy that is supported."""
-    return environment(*NEWEST)
+    return python_with("dspy-newest", REQUIREMENTS / "newest.txt")
 
 
 @pytest.fixture(scope="session")
 def oldest_dspy_python() -> Path:
     """The interpreter of an environment with the oldest DSPy that is supported."""
-    return environment(*OLDEST)
-
-
-def environment(*requirements: str) -> Path:
-    """The interpreter of an environment with these packages."""
-
-    def install(folder: Path) -> None:
-        _uv("venv", "--quiet", "--clear", "--python", sys.executable, str(folder))
-        _uv("pip", "install", "--quiet", "--python", str(folder / "bin" / "python"), *requirements)
-
-    wanted = " ".join(requirements)
-    return installed(f"dspy-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}", wanted, install) / "bin" / "python"
-
-
-def _uv(*arguments: str) -> None:
-    settings = {uv: os.environ[pip] for pip, uv in _LIKE_PIP.items() if pip in os.environ}
-    uv = Path(sys.executable).with_name("uv")
-    made = subprocess.run([uv, *arguments], env=settings | os.environ, capture_output=True, text=True, timeout=110)
-    if made.returncode == 0:
-        return
-    if "CI" not in os.environ:
-        pytest.skip(f"DSPy cannot be installed here: {made.stderr.strip()}")
-    pytest.fail(made.stderr)
+    return python_with("dspy-oldest", REQUIREMENTS / "oldest.txt")
 
 
 def made_project(folder: Path) -> Path:

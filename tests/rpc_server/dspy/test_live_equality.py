@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.docs import pages
-from tests.rpc_server.dspy.conftest import NEWEST, environment
+from tests.rpc_server.dspy.conftest import REQUIREMENTS
+from tests.support.installed import python_with
 
 ROOT = Path(__file__).parents[3]
-OURS = ("aiohttp", "gitpython", "jsonrpcserver", "orjson", "platformdirs", "pydantic", "rich", "typer", "uvloop")
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 
@@ -42,7 +42,7 @@ print(json.dumps([result.best_candidate, optimized]))
 @pytest.fixture(scope="session")
 def python() -> Path:
     """The interpreter of an environment with DSPy and what our packages need."""
-    return environment(*NEWEST, *OURS)
+    return python_with("dspy-live", REQUIREMENTS / "live.txt")
 
 
 def printed(project: Path, python: Path) -> dict[str, Any]:

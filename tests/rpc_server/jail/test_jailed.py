@@ -14,7 +14,7 @@ from rpc_server.jail.jail import NICENESS, check_jail, create_jails
 from tests.rpc_server.jail.conftest import PROGRAM, Server, serving
 from tests.rpc_server.mutations.mutation_server import SCRIPTED
 from tests.rpc_server.mutations.project import Project
-from tests.support.forked_client import ForkServer
+from tests.support.forked_client import SERVER, ForkServer
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "clients" / "typescript" / "dist" / "index.js"
@@ -102,5 +102,5 @@ def test_a_root_around_the_repository_is_refused(tmp_path: Path, fork_server: Fo
     repository = tmp_path / "repository"
     (repository / ".git").mkdir(parents=True)
     (repository / "gepa.toml").write_text('root = ".."\nprogram = "program.py"\n')
-    status, _, printed = fork_server.run_server(["--jail"], folder=repository, environment=os.environ)
+    status, _, printed = fork_server.run(["--jail"], folder=repository, environment=os.environ, module=SERVER)
     assert (status, b"`root` is" in printed) == (2, True), printed

@@ -1,4 +1,4 @@
-"""Some 220 patches and agents, most of them hostile: each is applied or refused, and nothing else changes.
+"""Some 210 patches and agents, most of them hostile: each is applied or refused, and nothing else changes.
 
 `make test` runs one of each way to harm, `make faults` all.
 """

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from rpc_server.mutations.agents import CLAUDE_CREDENTIALS
+from tests.gepa_client.started_command import StartedCommand
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.server_process import WAIT_S, server_process
-from tests.support.forked_client import ForkServer
+from tests.support.forked_client import SERVER, ForkServer
 
 ROOT = Path(__file__).parents[3]
 AGENT = ("--agent-command", "true")
@@ -45,8 +46,11 @@ def refusal(project: Project, fork_server: ForkServer) -> Callable[..., str]:
     """Returns the error of a server that does not start because of its settings."""
 
     def run(*arguments: str, **variables: str) -> str:
-        status, _, reported = fork_server.run_server(
-            command_line(project, *arguments), folder=project.folder, environment=environment(**variables)
+        status, _, reported = fork_server.run(
+            command_line(project, *arguments),
+            folder=project.folder,
+            environment=environment(**variables),
+            module=SERVER,
         )
         assert status == 2, reported.decode()
         return reported.decode()
@@ -59,11 +63,21 @@ def stderr_until_ready(project: Project, fork_server: ForkServer) -> Callable[..
     """Returns what a server has written to stderr when it is ready."""
 
     def run(*arguments: str, **variables: str) -> str:
-        status, reported = fork_server.run_server_until_ready(
-            command_line(project, *arguments), folder=project.folder, environment=environment(**variables)
+        process = StartedCommand(
+            fork_server,
+            command_line(project, *arguments),
+            folder=project.folder,
+            environment=environment(**variables),
+            module=SERVER,
         )
-        assert status == 0, reported.decode()
-        return reported.decode()
+        try:
+            process.lines.readline()
+            process.terminate()
+            _, reported = process.communicate(WAIT_S)
+        finally:
+            process.kill()
+        assert process.returncode == 0, reported
+        return reported
 
     return run
 

@@ -11,10 +11,8 @@ import time
 
 import pytest
 
-from gepa_client import RpcClient
 from rpc_server.program import process_pool
-from sandbox_runtime import running_server
-from tests.rpc_server.program.conftest import DATA, PACKAGE, needs_node
+from tests.rpc_server.program.conftest import PACKAGE, needs_node
 from tests.support.rounds import ALL, FAULT_ROUNDS
 
 ROUNDS = range(FAULT_ROUNDS)
@@ -76,19 +74,6 @@ async def test_only_the_rows_that_hang_are_timeouts(opened, mode, number):
         started = time.monotonic()
         results = await running.evaluate(*rows)
     print(f"{mode} {number}: {time.monotonic() - started:.1f} s")
-    assert misjudged(rows, results) == []
-
-
-@needs_node
-@pytest.mark.long
-@pytest.mark.parametrize("number", ROUNDS)
-async def test_only_the_rows_that_hang_are_timeouts_of_a_node_server(number):
-    rows = program_rows(number, ["hold_for", "wait"])
-    command = ["node", str(DATA / NODE[1]), *NODE[2:], str(LIMIT_S)]
-    with running_server(command) as endpoint:
-        async with RpcClient(endpoint.url, token=endpoint.token) as client:
-            batch = [{"id": str(row["number"]), "data": row} for row in rows]
-            results = (await client.evaluate({"prompt": ""}, batch))["results"]
     assert misjudged(rows, results) == []
 
 

@@ -13,6 +13,12 @@ CALLS = Path(__file__).parent / "data" / "wire"
 HERE = ("openai stream", "httpx async", "aiohttp", "requests stream", "http.client")
 """Clients of the environment of the tests, one for each way in which calls are seen."""
 
+REJECTED = (
+    *("openai async", "anthropic", "litellm", "litellm (anthropic)", "langchain-openai", "pydantic-ai"),
+    *("pydantic-ai (FallbackModel)", "google-genai", "httpx async", "requests", "aiohttp", "boto3"),
+)
+"""Clients whose errors have the status by which a model rejects what was sent."""
+
 GRPC_CODES = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED")
 OTHER_FAILURES = {
     **dict.fromkeys(("grpc", "grpc aio"), (*GRPC_CODES, *SOCKET_FAILURES)),
@@ -45,6 +51,7 @@ async def test_no_failure_is_a_score_with_any_client(opened):
         of_models = dict.fromkeys(versions.keys() - OTHER_FAILURES.keys(), HTTP_FAILURES)
         assert await wrong_cells(running, of_models, swallow=(False, True)) == []
         assert await wrong_cells(running, OTHER_FAILURES) == []
+        assert await wrong_cells(running, dict.fromkeys(REJECTED, ("hang", "400", "401")), named=True) == []
     assert missing_rows(versions) == []
 
 

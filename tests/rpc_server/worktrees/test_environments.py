@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import sys
-import zipfile
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -21,23 +20,15 @@ from rpc_server.worktrees.environments import CommitEnvironments, Environment
 from rpc_server.worktrees.repository import UserRepository
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.worktree_project import Open, second
-from tests.sandbox_runtime.environments.wheels import local_package
+from tests.sandbox_runtime.environments.wheels import local_package, make_wheel
 
 
 @pytest.fixture
 def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that packages are installed from, instead of an index."""
     folder = tmp_path / "wheels"
-    folder.mkdir()
     for version in ("1.0", "2.0"):
-        info = f"tinydep-{version}.dist-info"
-        with zipfile.ZipFile(folder / f"tinydep-{version}-py3-none-any.whl", "w") as wheel:
-            wheel.writestr("tinydep.py", f"VERSION = {version!r}\n")
-            wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: tinydep\nVersion: {version}\n")
-            wheel.writestr(
-                f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-            )
-            wheel.writestr(f"{info}/RECORD", "")
+        make_wheel(folder, "tinydep", version, {"tinydep.py": f"VERSION = {version!r}\n"})
     for name, value in {"UV_OFFLINE": "1", "UV_NO_INDEX": "1", "UV_NO_CONFIG": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))

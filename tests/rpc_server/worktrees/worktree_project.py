@@ -4,9 +4,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from protocol import Candidate, Example
+from protocol import Candidate
 from rpc_server.program.program import Program
 from tests.rpc_server.mutations.project import Project
+from tests.rpc_server.program.conftest import Opened as OpenedProgram
 
 APP = """
 import os, sys
@@ -37,12 +38,12 @@ def score(example, output):
 FILES: dict[str, str | bytes] = {"app.py": APP, "helper.py": "ANSWER = 1\n", ".gitignore": "__pycache__/\n*.dat\n"}
 
 
-class Opened:
+class Opened(OpenedProgram):
     """A program over worktrees, with shorthands for tests."""
 
     def __init__(self, project: Project, program: Program, state: Path) -> None:
+        super().__init__(program, "")
         self.project = project
-        self.program = program
         self.state = state
         self.seed = program.info.seed_candidate
 
@@ -50,12 +51,7 @@ class Opened:
         return {**self.seed, "git_branch": f"x@{commit}", **texts}
 
     async def results(self, candidate: Candidate, *rows: Any, capture_traces: bool = False) -> list[dict[str, Any]]:
-        found: dict[int, dict[str, Any]] = {}
-        batch = [Example(id=str(at), data=row) for at, row in enumerate(rows or ({},))]
-        await self.program.evaluate(
-            candidate, batch, capture_traces=capture_traces, on_result=lambda at, result: found.update({at: result})
-        )
-        return [found[at] for at in range(len(batch))]
+        return await self.evaluate(*(rows or ({},)), candidate=candidate, capture_traces=capture_traces)
 
     async def output(self, candidate: Candidate) -> dict[str, Any]:
         (result,) = await self.results(candidate)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sandbox_runtime import Command, ResourceLimits
 from sandbox_runtime.runtime import Runtime
-from tests.sandbox_runtime.modal.echo_server import spec
+from tests.sandbox_runtime.modal.serving_sandbox import spec
 from tests.support.modal_cloud import Cloud
 
 

@@ -2,45 +2,28 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import aiohttp
 import pytest
 from modal_proto import api_pb2
 
 from sandbox_runtime import Allow, Closed, Command, Open, ResourceLimits, RuntimeUnavailable, SandboxNotReady
 from sandbox_runtime.backends.modal.commands import probe_command
 from sandbox_runtime.runtime import Runtime
-from tests.sandbox_runtime.modal.echo_server import spec
+from tests.sandbox_runtime.gateway_session import Echoing
+from tests.sandbox_runtime.modal.serving_sandbox import spec
 from tests.support.modal_cloud import Cloud
 from tests.support.modal_cloud.box import Box
 
 NetworkAccess = api_pb2.NetworkAccess
 
 
-class FakeGatewaySession:
-    """A gateway that can be reached at an address of its own."""
-
-    def __init__(self, models_url: str | None) -> None:
-        self.models_url = models_url
-
-    async def serve(self, models: Any, tunnel: Any) -> None:
-        raise AssertionError(f"there is no loopback to serve on: {models}, {tunnel}")
-
-    def env(self, models_url: str, tunnel_url: str | None) -> Mapping[str, str]:
-        assert tunnel_url is None, "Modal enforces egress itself"
-        return {"OPENAI_BASE_URL": f"{models_url}/openai/v1", "OPENAI_API_KEY": "session-token"}
-
-    async def close(self) -> None:
-        pass
-
-
 @asynccontextmanager
 async def gateway(
     cloud: Cloud, answer: bytes = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
-) -> AsyncIterator[FakeGatewaySession]:
+) -> AsyncIterator[Echoing]:
     """A gateway that sandboxes can reach; it knows no token."""
 
     async def answered(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -52,7 +35,7 @@ async def gateway(
         port = server.sockets[0].getsockname()[1]
         cloud.reach(port)
         url = f"http://127.0.0.1:{port}"
-        yield FakeGatewaySession(url)
+        yield Echoing(url)
 
 
 async def box_of(cloud: Cloud, runtime: Runtime, **further: Any) -> Box:
@@ -101,7 +84,7 @@ async def test_the_gateways_host_and_no_other_is_added(cloud: Cloud, runtime: Ru
         ("http://203.0.113.7:8182", (["203.0.113.7/32"], [])),
     ):
         with pytest.raises(SandboxNotReady, match=f"gateway is not reached at {url}: .*the URL of `gateway`"):
-            await runtime.start(spec(cloud, gateway_session=FakeGatewaySession(url)))
+            await runtime.start(spec(cloud, gateway_session=Echoing(url)))
         access = cloud.boxes[-1].definition.network_access
         assert (list(access.allowed_cidrs), list(access.allowed_domains)) == allowed
 
@@ -135,7 +118,7 @@ async def test_a_forwarder_to_the_wrong_server_is_an_error_before_anything_runs(
 
 async def test_a_gateway_without_a_public_address_is_refused(cloud: Cloud, runtime: Runtime) -> None:
     with pytest.raises(RuntimeUnavailable, match="`gateway`, PORT=URL"):
-        await runtime.start(spec(cloud, gateway_session=FakeGatewaySession(None)))
+        await runtime.start(spec(cloud, gateway_session=Echoing(None)))
     assert cloud.boxes == []
 
 
@@ -151,21 +134,13 @@ async def test_secrets_are_in_the_environment_and_nowhere_else(cloud: Cloud, run
             )
         )
     token = (await sandbox.endpoint()).token
-    done = await sandbox.exec(Command(("sh", "-c", 'echo "$API_KEY $OPENAI_API_KEY $PLAIN $GIT_TOKEN $GEPA_TOKEN"')))
-    assert done.stdout == b"secret-of-the-spec session-token plain  \n"
+    done = await sandbox.exec(
+        Command(("sh", "-c", 'echo "$API_KEY $MODELS_KEY $PLAIN $GIT_TOKEN$GEPA_TOKEN$HTTPS_PROXY"'))
+    )
+    assert done.stdout == b"secret-of-the-spec session-token plain \n", "Modal enforces egress itself"
     container = cloud.box(sandbox.id)
     words = " ".join(word for argv in container.argv for word in argv)
     for secret in ("secret-of-the-spec", "session-token", "secret-of-a-command", token):
         assert secret not in words
         assert all(secret not in value for value in container.tags.values())
         assert secret not in repr(sandbox)
-
-
-async def test_the_servers_own_token_reaches_it_and_the_connect_token_does_not(cloud: Cloud, runtime: Runtime) -> None:
-    endpoint = await (await runtime.start(spec(cloud))).endpoint()
-    assert endpoint.proxy_token is not None
-    headers = {"Authorization": f"Bearer {endpoint.proxy_token}", "X-Gepa-Token": endpoint.token}
-    async with aiohttp.ClientSession() as session, session.post(endpoint.url, headers=headers, data=b"body") as answer:
-        received = await answer.text()
-    assert f"X-Gepa-Token: {endpoint.token}" in received
-    assert endpoint.proxy_token not in received

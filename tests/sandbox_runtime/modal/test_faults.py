@@ -12,7 +12,7 @@ from sandbox_runtime import Command, RuntimeThrottled, RuntimeUnavailable, Sandb
 from sandbox_runtime.backends.modal import commands
 from sandbox_runtime.backends.modal.backend import ModalBackend
 from sandbox_runtime.runtime import Runtime
-from tests.sandbox_runtime.modal.echo_server import WAIT_S, spec
+from tests.sandbox_runtime.modal.serving_sandbox import WAIT_S, spec
 from tests.support.modal_cloud import Cloud
 from tests.support.waiting import eventually
 

@@ -13,7 +13,7 @@ from sandbox_runtime.backends import image_setup
 from sandbox_runtime.backends.image_setup import install, read_recipe, write_recipe
 from sandbox_runtime.backends.own_packages import name_of
 from sandbox_runtime.runtime import Runtime
-from tests.sandbox_runtime.modal.echo_server import spec
+from tests.sandbox_runtime.modal.serving_sandbox import spec
 from tests.support.modal_cloud import Cloud
 
 RECIPE = Recipe(python=">=3.11", node="20", packages=("idna",))

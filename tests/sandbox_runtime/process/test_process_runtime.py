@@ -5,7 +5,6 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,16 +15,9 @@ from sandbox_runtime import Command, EnvironmentMissing, ResourceLimits
 from sandbox_runtime.backends.plain_commands import run_build
 from sandbox_runtime.backends.process.backend import NO_ISOLATION_WARNING
 from tests.sandbox_runtime.backend import BackendUnderTest, process_backend
-from tests.sandbox_runtime.bubblewrap.test_gateway_session import Echoing
 from tests.sandbox_runtime.stub_server import SOURCE
-from tests.sandbox_runtime.suite.acting import another_process, line_of, up
+from tests.sandbox_runtime.suite.acting import up
 from tests.support.waiting import eventually
-
-
-@pytest.fixture
-async def backend() -> AsyncIterator[BackendUnderTest]:
-    async with process_backend() as backend:
-        yield backend
 
 
 def children(pid: int) -> list[int]:
@@ -82,17 +74,6 @@ async def test_commands_of_a_killed_process_end_by_themselves(tmp_path: Path) ->
         os.close(held)
 
 
-async def test_the_server_of_a_killed_process_ends_by_itself(backend: BackendUnderTest) -> None:
-    with another_process(backend) as other:
-        id_ = await line_of(other)
-        assert backend.processes() != []
-        other.kill()
-        other.wait()
-    await eventually(lambda: not backend.processes())
-    assert await backend.runtime.sweep() == [id_]
-    assert await backend.left() == []
-
-
 def reads(pipe: int, expected: bytes) -> bool:
     """Whether this is what is read now; nothing is read at the end of the pipe."""
     try:
@@ -116,19 +97,6 @@ async def test_nothing_starts_without_the_environment(backend: BackendUnderTest)
     with pytest.raises(EnvironmentMissing, match="/no/where"):
         await backend.runtime.start(replace(spec, prepared=replace(spec.prepared, mounts=("/no/where",))))
     assert await backend.left() == []
-
-
-async def test_a_gateway_session_without_addresses_answers_on_loopback(backend: BackendUnderTest) -> None:
-    session = Echoing()
-    code = """
-import os, socket
-for name in ("MODELS", "HTTPS_PROXY"):
-    port = int(os.environ[name].rpartition(":")[2])
-    print(socket.create_connection(("127.0.0.1", port)).makefile().read())
-"""
-    async with up(backend, gateway_session=session) as sandbox:
-        assert (await sandbox.exec(backend.python(code))).stdout == b"models\ntunnel\n"
-    await session.close()
 
 
 async def test_a_build_runs_with_its_own_environment_and_leaves_no_process(

@@ -1,12 +1,11 @@
 """A client's sandbox, with the process backend: its program, its environment, its commands, over stops and starts."""
 
-import asyncio
 import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import unquote
+from typing import Any
 
 import pytest
 
@@ -14,25 +13,14 @@ from sandbox_runtime import EnvironmentMissing, Open, SandboxGone, SandboxNotRea
 from sandbox_runtime.backends.process.backend import ProcessBackend
 from sandbox_runtime.runtime import Runtime
 from sandbox_runtime.source import ClientSandbox, ClientSettings, Source
-from tests.sandbox_runtime.bubblewrap.test_gateway_session import Echoing
+from tests.sandbox_runtime.backend import parse_request
 from tests.sandbox_runtime.environments.wheels import make_wheel
+from tests.sandbox_runtime.gateway_session import Echoing
 from tests.sandbox_runtime.source.repositories import commit, git
+from tests.sandbox_runtime.stub_server import SOURCE
 from tests.support.pnpm_workspace import PNPM_WORKSPACE, needs_npm_registry
 
-SERVER = """
-import os, shutil, socket
-listening = socket.socket(fileno=3)
-while True:
-    connection, _ = listening.accept()
-    with connection:
-        asked = connection.recv(65536).split(b" ")[1].decode()
-        if asked == "/end":
-            os._exit(7)
-        shell_output = "well" if asked == "/health" else str(shutil.which(asked[1:]))
-        head = f"HTTP/1.1 200 OK\\r\\nContent-Length: {len(shell_output)}\\r\\nConnection: close\\r\\n\\r\\n"
-        connection.sendall((head + shell_output).encode())
-"""
-FILES = {"app/serve.py": SERVER, "app/requirements.txt": "greeting==1.0\n", "top.txt": "top"}
+FILES = {"app/serve.py": SOURCE.decode(), "app/requirements.txt": "greeting==1.0\n", "top.txt": "top"}
 SETTINGS = ClientSettings(main=(sys.executable, "serve.py"), egress=Open(), ready_s=30.0, labels={"client": "one"})
 
 Make = Callable[..., ClientSandbox]
@@ -83,15 +71,11 @@ async def shell_output(sandbox: ClientSandbox, script: str, env: Mapping[str, st
     return done.stdout.decode().strip()
 
 
-async def asked(sandbox: ClientSandbox, path: str) -> str:
+async def answer_of(sandbox: ClientSandbox) -> dict[str, Any]:
     """Return the answer of the program's server."""
-    socket = unquote((await sandbox.endpoint()).url.removeprefix("http+unix://"))
-    reader, writer = await asyncio.open_unix_connection(socket)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-    answer = await asyncio.wait_for(reader.read(), 30)
-    writer.close()
-    await writer.wait_closed()
-    return answer.partition(b"\r\n\r\n")[2].decode()
+    status, answer = await parse_request(await sandbox.endpoint())
+    assert status == 200
+    return answer
 
 
 async def test_a_sandbox_has_the_program_at_its_commit_with_its_environment_and_again_once_it_was_stopped(
@@ -100,7 +84,7 @@ async def test_a_sandbox_has_the_program_at_its_commit_with_its_environment_and_
     (repository / "app" / "serve.py").write_text("not committed")
     sandbox = make()
     endpoint = await sandbox.start()
-    assert await asked(sandbox, "/health") == "well"
+    assert (await answer_of(sandbox))["cwd"].endswith("/app")
     assert await sandbox.endpoint() == endpoint
     assert await shell_output(sandbox, "basename $PWD; cat ../top.txt") == "app\ntop"
     assert await shell_output(sandbox, "python -c 'import greeting; print(greeting.WORDS)'") == "hello 1.0"
@@ -126,8 +110,9 @@ async def test_a_prebuilt_command_is_found_by_scripts_and_by_the_server_also_aft
     await sandbox.add_command("git", b"#!/bin/sh\necho ours goes first\n")
     for is_first in (True, False):
         assert await shell_output(sandbox, "early one; before; late; git") == "early one\nbefore\nlate\nours goes first"
+        path = (await answer_of(sandbox))["env"]["PATH"]
         for command in ("early", "before", "late"):
-            assert (await asked(sandbox, f"/{command}")).endswith(f"/bin/{command}")
+            assert str(shutil.which(command, path=path)).endswith(f"/bin/{command}")
         if is_first:
             await sandbox.stop()
             await sandbox.start()
@@ -162,7 +147,7 @@ async def test_reinstall_deps_uses_the_present_manifests_and_keeps_changes_and_t
         sandbox, "echo greeting==2.0 > requirements.txt; echo new > new.txt; rm ../top.txt; head -c 99 /dev/zero > z"
     )
     await sandbox.reinstall_deps()
-    assert await asked(sandbox, "/health") == "well"
+    assert (await answer_of(sandbox))["cwd"].endswith("/app")
     assert await shell_output(sandbox, "python -c 'import greeting; print(greeting.WORDS)'") == "hello 2.0"
     assert await shell_output(sandbox, "ls ..; cat new.txt; wc -c < z") == "app\nnew\n99"
     assert await shell_output(sandbox, "git rev-parse HEAD") == git(repository, "rev-parse", "HEAD")
@@ -181,7 +166,7 @@ async def check_failed_build(sandbox: ClientSandbox) -> None:
     with pytest.raises(EnvironmentMissing, match="greeting"):
         await sandbox.reinstall_deps()
     assert sandbox.id == first
-    assert await asked(sandbox, "/health") == "well"
+    assert (await answer_of(sandbox))["cwd"].endswith("/app")
 
 
 async def test_each_start_has_its_own_gateway_session_which_closes_with_the_sandbox(make: Make) -> None:

@@ -4,13 +4,14 @@ import asyncio
 import base64
 import contextlib
 import json
+import os
 import pickle
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from sandbox_runtime import Command, Sandbox
+from sandbox_runtime import Command, CommandResult, Sandbox
 from tests.sandbox_runtime.backend import BackendUnderTest
 
 SOON_S = 15.0
@@ -30,6 +31,20 @@ async def output(sandbox: Sandbox, argv: tuple[str, ...]) -> str:
     result = await sandbox.exec(Command(argv))
     assert result.status == 0, result.stderr
     return result.stdout.decode()
+
+
+async def result(sandbox: Sandbox, script: str) -> CommandResult:
+    return await sandbox.exec(Command(("sh", "-c", script), timeout_s=20))
+
+
+async def shell_output(sandbox: Sandbox, script: str) -> str:
+    return (await output(sandbox, ("sh", "-c", script))).strip()
+
+
+def groups_of(id_: str) -> list[Path]:
+    """The control groups of a sandbox."""
+    folders = (folder for folder, _, _ in os.walk("/sys/fs/cgroup"))  # passes over groups that end meanwhile
+    return [Path(folder) for folder in folders if folder.endswith(f"/gepa-{id_}")]
 
 
 async def environment_of(sandbox: Sandbox, command: Command) -> dict[str, str]:

@@ -1,10 +1,8 @@
 """The suite of all runtimes, on each of them."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 
-from tests.sandbox_runtime.backend import BACKENDS, BackendUnderTest, missing
+from tests.sandbox_runtime.backend import BACKENDS
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -15,13 +13,3 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         marks = dict.fromkeys(BACKENDS, rest) | {"bubblewrap": (), "docker": () if first else (pytest.mark.long,)}
         kinds = [pytest.param(kind, marks=marks[kind]) for kind in BACKENDS]
         metafunc.parametrize("backend", kinds, indirect=True)
-
-
-@pytest.fixture
-async def backend(request: pytest.FixtureRequest) -> AsyncIterator[BackendUnderTest]:
-    if (needs := missing(request.param)) is not None:
-        pytest.skip(needs)
-    if request.param == "docker":
-        request.getfixturevalue("docker_daemon")
-    async with BACKENDS[request.param]() as backend:
-        yield backend

@@ -5,7 +5,14 @@ import contextlib
 
 import pytest
 
-from sandbox_runtime import Command, ResourceLimits, SandboxGone
+from sandbox_runtime import (
+    Command,
+    ResourceLimits,
+    RuntimeUnavailable,
+    SandboxError,
+    SandboxGone,
+    SandboxNotReady,
+)
 from sandbox_runtime.api.sandbox import LOG_BYTES
 from tests.sandbox_runtime.backend import BackendUnderTest, parse_request
 from tests.sandbox_runtime.suite.acting import SOON_S, up
@@ -66,3 +73,71 @@ class TestEnding:
             assert len(logs) <= LOG_BYTES
             assert "first" not in logs
         assert (await sandbox.logs()).endswith("serving\n")
+
+    async def test_a_setup_command_or_a_server_that_is_late_is_an_error_and_leaves_nothing(
+        self, backend: BackendUnderTest
+    ) -> None:
+        late, serves_nothing = backend.shell("sleep 60", timeout_s=0.2), backend.shell("sleep 60")
+        for stage, changes in {
+            "setup": {"setup": (late,)},
+            "ready": {"main": serves_nothing, "ready_s": backend.short_s},
+        }.items():
+            with pytest.raises(SandboxNotReady) as failed:
+                await backend.runtime.start(backend.spec(**changes))
+            assert failed.value.stage == stage
+        assert await backend.left() == []
+
+    async def test_a_close_that_is_cancelled_or_repeated_frees_the_sandbox(self, backend: BackendUnderTest) -> None:
+        first, second = [await backend.runtime.start(backend.spec()) for _ in range(2)]
+        await asyncio.gather(first.close(), first.close())
+        closing = asyncio.create_task(second.close())
+        await asyncio.sleep(0)  # it has begun
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert await backend.left() == []
+
+    async def test_a_runtime_that_ends_ends_its_sandboxes_and_what_it_starts(self, backend: BackendUnderTest) -> None:
+        sandbox = await backend.runtime.start(backend.spec())
+        setup = (backend.shell("sleep 60", env={"SLOW": backend.run}),)
+        starting = asyncio.create_task(backend.runtime.start(backend.spec(setup=setup)))
+        await eventually(lambda: backend.processes("SLOW"))
+        beginning = asyncio.create_task(backend.runtime.start(backend.spec()))
+        await asyncio.sleep(0)
+        await backend.runtime.__aexit__()
+        assert (await sandbox.wait()).kind == "terminated"
+        with pytest.raises(SandboxNotReady, match="has ended"):
+            await starting
+        with pytest.raises((RuntimeUnavailable, SandboxNotReady), match=r"async with|has ended"):
+            await beginning
+        with pytest.raises(RuntimeUnavailable, match="async with"):
+            await backend.runtime.start(backend.spec())
+        assert await backend.left() == []
+
+    async def test_what_cannot_be_freed_is_reported_after_all_were_tried_and_can_be_tried_again(
+        self, backend: BackendUnderTest, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def stop_if_free(id_: str) -> None:
+            if id_ not in free:
+                raise OSError("it is stuck")
+            await stop(id_)
+
+        runtime, stop, free = backend.runtime, backend.runtime.stop, set[str]()
+        monkeypatch.setattr(runtime, "stop", stop_if_free)
+        first, second = [await runtime.start(backend.spec()) for _ in range(2)]
+        with pytest.raises(SandboxNotReady):
+            await runtime.start(backend.spec(setup=(Command(("false",)),)))
+        assert "it is stuck" in caplog.text
+        with pytest.raises(SandboxError, match="it is stuck; sweep it later"):
+            await first.close()
+        assert (await first.wait()).kind == "lost"
+        free.add(second.id)
+        with pytest.raises(SandboxError, match=r"swept 1 sandboxes, but not all: .*it is stuck"):
+            await runtime.sweep({"suite": backend.run}, orphans_only=False)
+        assert (await second.wait()).kind == "terminated"
+        with pytest.raises(SandboxError, match="2 of 2 sandboxes could not be freed"):
+            await runtime.__aexit__()
+        free.update(each.id for each in await runtime.found({"suite": backend.run}))
+        await first.close()
+        assert len(await runtime.sweep({"suite": backend.run}, orphans_only=False)) == 1
+        assert await backend.left() == []

@@ -3,8 +3,11 @@
 import asyncio
 import time
 
+from sandbox_runtime import Command
+from sandbox_runtime.backends.bubblewrap.container import host_name, processes_named
 from tests.sandbox_runtime.backend import BackendUnderTest, local, parse_request
-from tests.sandbox_runtime.suite.acting import SOON_S, another_process, line_of, up
+from tests.sandbox_runtime.suite.acting import SOON_S, another_process, groups_of, line_of, up
+from tests.support.waiting import eventually
 
 
 class TestFinding:
@@ -37,3 +40,19 @@ class TestFinding:
             assert await line_of(other) == "terminated"
             assert other.wait(SOON_S) == 0
             assert await backend.left() == []
+
+    @local
+    async def test_a_sandbox_ends_with_the_process_that_started_it_and_what_is_left_is_swept(
+        self, backend: BackendUnderTest
+    ) -> None:
+        daemons = Command(("sh", "-c", '(setsid sleep 600 &); exec "$@"', "sh", *backend.spec().main.argv))
+        with another_process(backend, main=daemons) as other:
+            id_ = await line_of(other)
+            assert [each.orphan for each in await backend.runtime.found({"suite": backend.run})] == [False]
+            assert await backend.runtime.sweep({"suite": backend.run}) == []
+            other.kill()
+            await eventually(lambda: not backend.processes())
+        await eventually(lambda: not processes_named(host_name(id_)))
+        assert [each.orphan for each in await backend.runtime.found({"suite": backend.run})] == [True]
+        assert await backend.runtime.sweep({"suite": backend.run}) == [id_]
+        assert (await backend.left(), groups_of(id_)) == ([], [])

@@ -8,7 +8,6 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 
-from google.protobuf.empty_pb2 import Empty
 from grpclib import GRPCError, Status
 from modal_proto import api_pb2
 
@@ -49,19 +48,8 @@ class Control(Calls):
         self._faults = faults
         self._by_key: dict[str, Box] = {}
 
-    async def client_hello(self, _: Empty, __: Metadata) -> api_pb2.ClientHelloResponse:
-        return api_pb2.ClientHelloResponse()
-
     async def auth_token_get(self, _: api_pb2.AuthTokenGetRequest, __: Metadata) -> api_pb2.AuthTokenGetResponse:
         return api_pb2.AuthTokenGetResponse(token=jwt())
-
-    async def environment_get_or_create(
-        self, _: api_pb2.EnvironmentGetOrCreateRequest, __: Metadata
-    ) -> api_pb2.EnvironmentGetOrCreateResponse:
-        settings = api_pb2.EnvironmentSettings(image_builder_version="2025.06")
-        return api_pb2.EnvironmentGetOrCreateResponse(
-            environment_id="en-loopback", metadata=api_pb2.EnvironmentMetadata(name="main", settings=settings)
-        )
 
     async def app_get_or_create(
         self, asked: api_pb2.AppGetOrCreateRequest, _: Metadata

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Mapping
 
-from google.protobuf.empty_pb2 import Empty
 from grpclib import GRPCError, Status
 from modal_proto import api_pb2
 
@@ -16,25 +15,8 @@ class Deploying:
         self.functions: dict[str, api_pb2.Function] = {}
         self.secrets: dict[str, dict[str, str]] = {}
 
-    async def app_get_by_deployment_name(
-        self, _: api_pb2.AppGetByDeploymentNameRequest, __: Metadata
-    ) -> api_pb2.AppGetByDeploymentNameResponse:
-        return api_pb2.AppGetByDeploymentNameResponse()
-
-    async def app_create(self, _: api_pb2.AppCreateRequest, __: Metadata) -> api_pb2.AppCreateResponse:
-        return api_pb2.AppCreateResponse(app_id="ap-deployed")
-
-    async def app_heartbeat(self, _: api_pb2.AppHeartbeatRequest, __: Metadata) -> Empty:
-        return Empty()
-
-    async def app_client_disconnect(self, _: api_pb2.AppClientDisconnectRequest, __: Metadata) -> Empty:
-        return Empty()
-
     async def app_get_logs(self, _: api_pb2.AppGetLogsRequest, __: Metadata) -> AsyncIterator[api_pb2.TaskLogsBatch]:
         yield api_pb2.TaskLogsBatch(app_done=True)
-
-    async def app_publish(self, _: api_pb2.AppPublishRequest, __: Metadata) -> api_pb2.AppPublishResponse:
-        return api_pb2.AppPublishResponse(url="https://modal.example/app")
 
     async def volume_get_or_create(
         self, asked: api_pb2.VolumeGetOrCreateRequest, _: Metadata

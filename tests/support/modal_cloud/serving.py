@@ -6,11 +6,29 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import Message
 from grpclib import GRPCError, Status
 from grpclib.server import Stream
+from modal_proto import api_pb2
 
 from tests.support.modal_cloud.faults import Faults
+
+ENVIRONMENT = api_pb2.EnvironmentMetadata(
+    name="main", settings=api_pb2.EnvironmentSettings(image_builder_version="2025.06")
+)
+ANSWERS: Mapping[str, Message] = {
+    "ClientHello": api_pb2.ClientHelloResponse(),
+    "EnvironmentGetOrCreate": api_pb2.EnvironmentGetOrCreateResponse(
+        environment_id="en-loopback", metadata=ENVIRONMENT
+    ),
+    "AppGetByDeploymentName": api_pb2.AppGetByDeploymentNameResponse(),
+    "AppCreate": api_pb2.AppCreateResponse(app_id="ap-deployed"),
+    "AppHeartbeat": Empty(),
+    "AppClientDisconnect": Empty(),
+    "AppPublish": api_pb2.AppPublishResponse(url="https://modal.example/app"),
+}
+"""By RPC: the same answer each time."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +54,14 @@ def serving(base: type, handler: object, *, check: Check, faults: Faults) -> Any
         handling = getattr(handler, re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower(), None)
 
         async def called(_: object, stream: Stream[Any, Message]) -> None:
-            if handling is None:
+            if handling is None and name not in ANSWERS:
                 raise GRPCError(Status.UNIMPLEMENTED, f"the loopback Modal has no {name}")
             asked = Asked(name, await stream.recv_message(), dict(stream.metadata or {}))
             check(asked)
             faults.check(name, done=False)
-            if inspect.isasyncgenfunction(handling):
+            if handling is None:
+                await stream.send_message(ANSWERS[name])
+            elif inspect.isasyncgenfunction(handling):
                 async for answer in handling(asked.message, asked.metadata):
                     await stream.send_message(answer)
             else:

@@ -7,8 +7,10 @@ import asyncio
 import concurrent.futures
 import contextlib
 import importlib
+import inspect
 import json
 import os
+import re
 import urllib.request
 from http.client import HTTPConnection, HTTPSConnection
 from importlib.metadata import version
@@ -378,38 +380,11 @@ CALLS = {
 }
 
 
-MODULES = {
-    "openai": "openai",
-    "anthropic": "anthropic",
-    "litellm": "litellm",
-    "httpx": "httpx",
-    "aiohttp": "aiohttp",
-    "requests": "requests",
-    "urllib3": "urllib3",
-    "boto3": "boto3 botocore.config",
-    "google-genai": "google.genai google.genai.types",
-    "cohere": "cohere",
-    "mistralai": "mistralai",
-    "groq": "groq",
-    "ollama": "ollama",
-    "langchain-openai": "langchain_openai",
-    "pydantic-ai-slim": "pydantic_ai.models.fallback pydantic_ai.models.openai pydantic_ai.providers.openai",
-    "openai-agents": "agents",
-    "dspy": "dspy",
-    "grpcio": "grpc grpc.aio",
-    "pymongo": "pymongo",
-    "psycopg": "psycopg",
-    "sqlalchemy": "sqlalchemy psycopg",
-    "redis": "redis redis.asyncio",
-    "websockets": "websockets",
-    "mcp": "mcp",
-}
-"""By distribution: what its clients import, here and not in an example, so that processes are forked with it."""
-
 USED = os.environ["CLIENTS"].split(",") if "CLIENTS" in os.environ else []
-for package in dict.fromkeys(CALLS[name][0] for name in USED):
-    for each in MODULES.get(package, "").split():
-        module(each)
+for name in USED:  # what they import is imported here and not in an example, so that processes are forked with it
+    for each in re.findall(r'module\("([\w.]+)"\)', inspect.getsource(CALLS[name][1])):
+        with contextlib.suppress(ImportError):
+            module(each)
 
 
 def run(example, candidate):
