@@ -11,7 +11,6 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,31 +23,14 @@ from rpc_server.rpc import wire
 from rpc_server.settings.settings import Settings
 
 
-@dataclass(frozen=True)
-class Interpreter:
-    """A Python executable, and the reason for its choice."""
-
-    path: Path
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path} ({self.reason})"
-
-
-def find_interpreter(settings: Settings) -> Interpreter:
+def find_interpreter(settings: Settings) -> Path:
     """Return the setting `python`, else the project's `.venv`, the active environment, `python3`, or our own."""
     if settings.python is not None:
-        return Interpreter(_absolute(settings.root / settings.python), "the setting `python`")
-    in_project = settings.root / ".venv" / "bin" / "python"
-    if in_project.is_file():
-        return Interpreter(_absolute(in_project), f"the .venv in {settings.root}")
+        return _absolute(settings.root / settings.python)
     active = os.environ.get("VIRTUAL_ENV")
-    if active and (in_active := Path(active) / "bin" / "python").is_file():
-        return Interpreter(_absolute(in_active), "the active environment")
-    on_path = shutil.which("python3")
-    if on_path is not None:
-        return Interpreter(_absolute(Path(on_path)), "python3 on the PATH")
-    return Interpreter(Path(sys.executable), "the server's own")
+    environments = (settings.root / ".venv", *([Path(active)] if active else []))
+    found = next((path for folder in environments if (path := folder / "bin" / "python").is_file()), None)
+    return _absolute(found or Path(shutil.which("python3") or sys.executable))
 
 
 def _absolute(path: Path) -> Path:

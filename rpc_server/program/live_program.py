@@ -1,13 +1,14 @@
-"""A program of functions in this process, such as those of a notebook: threads take the place of processes."""
+"""Functions of this process, such as those of a notebook: a program of them, in threads, or a proposer of texts."""
 
 import asyncio
 import contextlib
 import contextvars
 import functools
+import inspect
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, TypeGuard
 
@@ -15,10 +16,13 @@ from protocol.errors import ProgramFailed
 from rpc_server.program.child_process import Exit, Pipes
 from rpc_server.program.live_digests import live_digests
 from rpc_server.program.process import ProgramProcess
+from rpc_server.program.program import Program
+from rpc_server.worker.calls import ExampleCalls
 from rpc_server.worker.dspy_programs import DspyProgram
 from rpc_server.worker.executors import EventLoopExecutor, ThreadExecutor
-from rpc_server.worker.functions import FunctionProgram
+from rpc_server.worker.functions import TEXTS_ADVICE, FunctionProgram, fault_of_texts, proposed
 from rpc_server.worker.program_loading import Config
+from rpc_server.worker.reflective_records import put_back
 from rpc_server.worker.stdio_server import Channel, Server, failure, frames
 from rpc_server.worker.watching import watch
 
@@ -181,3 +185,49 @@ class _ThreadChannel(Channel):
 
     def lost(self) -> None:
         """Drop the answer: nothing waits for it any more."""
+
+
+Propose = Callable[[dict[str, str], dict[str, Any], list[str]], Any]
+"""Takes a candidate, its reflective dataset and the components to improve; returns new texts by component."""
+
+METHOD = "propose_new_texts"
+
+
+class WithProposer:
+    """The program, with `proposals`: each is made in a thread of its own."""
+
+    def __init__(self, program: Program, propose: Propose) -> None:
+        self._program = program
+        self._propose = propose
+        self.info = program.info
+        self.capabilities = program.capabilities | {"proposals"}
+        self.limits = program.limits
+        self.splits = program.splits
+        self.evaluate, self.score, self.close = program.evaluate, program.score, program.close
+
+    @property
+    def ready(self) -> bool:
+        """Whether the program is."""
+        return self._program.ready
+
+    async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Propose new texts, or have the program answer.
+
+        Raises:
+            RpcError: the program's own, or `ProgramFailed` if the function raised or returned something else.
+        """
+        if method != METHOD:
+            return await self._program.call(method, params)
+        components = params["components_to_update"]
+        dataset = put_back(params["reflective_dataset"], params.get("images") or {})
+        calls = ExampleCalls(takes_strays=False)
+        try:
+            with calls:
+                texts = await asyncio.to_thread(self._propose, dict(params["candidate"]), dataset, list(components))
+                if inspect.isawaitable(texts):
+                    texts = await texts
+        except Exception as problem:  # the user's function may raise anything
+            raise ProgramFailed(**failure("propose", problem)) from problem
+        if (fault := fault_of_texts(texts, components)) is not None:
+            raise ProgramFailed(f"propose() returned {fault}; {TEXTS_ADVICE}", stage="propose")
+        return {**proposed(texts), "usage": calls.usage}
