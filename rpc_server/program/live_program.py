@@ -94,8 +94,18 @@ class LiveLauncher:
             if name not in self._streams:
                 stream = self._streams[name] = _LoggedStream(getattr(sys, name))
                 setattr(sys, name, stream)
-        pipes = Pipes()
-        return ProgramProcess(_Threads(self._program, self._config, pipes, self._context.copy()), pipes)
+        loop, pipes = asyncio.get_running_loop(), Pipes()
+
+        def give_up() -> None:
+            loop.call_soon(process.ended, Exit(None, message="does not answer, and cannot be ended in this process"))
+
+        process = ProgramProcess(give_up, pipes)
+        channel = _ThreadChannel(pipes.child_stdin, pipes.child_stdout, pipes.child_stderr)
+        server = Server(channel, self._program, self._config)
+        ended = functools.partial(loop.call_soon_threadsafe, process.ended, Exit(0))
+        serve = (_serve, server, self._program.mode, ended)
+        threading.Thread(target=self._context.copy().run, args=serve, name="program", daemon=True).start()
+        return process
 
     async def close(self) -> None:
         """Put the streams of this process back; threads end with their input."""
@@ -122,41 +132,17 @@ class _LoggedStream:
         return getattr(self.inner, name)
 
 
-class _Threads:
-    """Threads in the place of a child process."""
-
-    def __init__(self, program: Any, config: Config, pipes: Pipes, context: contextvars.Context) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._ended = False
-        self._on_exit: Any = None
-        channel = _ThreadChannel(pipes.child_stdin, pipes.child_stdout, pipes.child_stderr)
-        server = Server(channel, program, config)
-        serve = (self._serve, server, program.mode)
-        threading.Thread(target=context.run, args=serve, name="program", daemon=True).start()
-
-    def kill(self) -> None:
-        """Give up what runs."""
-        self._loop.call_soon(self._exit, Exit(None, message="does not answer, and cannot be ended in this process"))
-
-    def watch(self, on_exit: Any) -> None:
-        """Call `on_exit` once, when the input has ended or was given up."""
-        self._on_exit = on_exit
-
-    def _serve(self, server: Server, mode: str) -> None:
-        try:
-            if mode == "async":
-                EventLoopExecutor().serve(server)
-            else:
-                ThreadExecutor().answer_all(server)
-        finally:
-            server.channel.close()
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._exit, Exit(0))
-
-    def _exit(self, status: Exit) -> None:
-        if not self._ended:
-            self._ended = True
-            self._on_exit(status)
+def _serve(server: Server, mode: str, ended: Callable[[], None]) -> None:
+    """Serve until the input has ended, in the place of a child process."""
+    try:
+        if mode == "async":
+            EventLoopExecutor().serve(server)
+        else:
+            ThreadExecutor().answer_all(server)
+    finally:
+        server.channel.close()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            ended()
 
 
 class _ThreadChannel(Channel):

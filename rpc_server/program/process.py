@@ -5,7 +5,7 @@ from typing import Any
 
 from evolverpc_common.display_text import counted, plain
 from protocol.errors import LimitExceeded
-from rpc_server.program.child_process import Child, ChildProcess, Exit, Pipes
+from rpc_server.program.child_process import ChildProcess, Exit, Pipes
 from rpc_server.program.process_output import BoundedLog, OpenRequest, ProcessOutput
 from rpc_server.program.stdio import LOG_TAIL_BYTES, LineSplitter, fault_of, read_line, request_line
 from rpc_server.settings.process_limits import answer_bytes
@@ -24,7 +24,9 @@ class ProgramProcess(ChildProcess):
     looked for, also not in `unanswered`.
     """
 
-    def __init__(self, child: Child, pipes: Pipes, *, report_silence: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, kill: Callable[[], None], pipes: Pipes, *, report_silence: Callable[[str], None] | None = None
+    ) -> None:
         self._requests: dict[int, OpenRequest] = {}
         self._exit: Exit | None = None
         self._number = 0
@@ -32,7 +34,7 @@ class ProgramProcess(ChildProcess):
         self._report_silence = report_silence
         self._stray = ""
         self._output = ProcessOutput(self._requests)
-        super().__init__(child, pipes, on_output=self._take_output, on_log=self._output.feed, on_end=self._take_end)
+        super().__init__(kill, pipes, on_output=self._take_output, on_log=self._output.feed, on_end=self._take_end)
 
     def ask(
         self, method: str, params: dict[str, Any], *, max_bytes: int | None = None, log: BoundedLog | None = None
