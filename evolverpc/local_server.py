@@ -26,10 +26,9 @@ from rpc_server.cli.announce import printed_output, start_failure
 from rpc_server.cli.listen_endpoint import bound, url_of
 from rpc_server.http import create_app, listening
 from rpc_server.methods.dataset_rows import Datasets, check_carried, program_rows, untyped_splits
-from rpc_server.program.live_program import LiveLauncher, is_dspy
+from rpc_server.program.live_program import LiveLauncher, Propose, WithProposer, is_dspy
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
-from rpc_server.program.with_proposer import Propose, WithProposer
 from rpc_server.settings.settings import Settings, load_settings
 from rpc_server.worker.encode import json_form
 

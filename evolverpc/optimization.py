@@ -31,8 +31,7 @@ from gepa_client.views import notebook
 from gepa_client.views.console import STOPPED
 from gepa_client.views.final_summary import RunSummary
 from protocol.errors import RpcError
-from rpc_server.program.live_program import is_dspy
-from rpc_server.program.with_proposer import Propose
+from rpc_server.program.live_program import Propose, is_dspy
 
 WORKER = "_evolverpc_worker"
 """The module by which a process of a program is known: that of `rpc_server/worker/bootstrap.py`."""

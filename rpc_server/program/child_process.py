@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -34,18 +33,6 @@ class Exit:
             return f"was killed by {signal.Signals(-self.status).name}"
         except ValueError:
             return f"was killed by signal {-self.status}"
-
-
-class Child(Protocol):
-    """A started process."""
-
-    def kill(self) -> None:
-        """Kill it and its process group; do nothing if it has ended."""
-        ...
-
-    def watch(self, on_exit: Callable[[Exit], None]) -> None:
-        """Call `on_exit` once, when it has ended. To be called once."""
-        ...
 
 
 class Pipes:
@@ -182,13 +169,14 @@ _DRAIN_CHUNKS = 64
 class ChildProcess:
     """A child and the server's ends of its pipes. Nothing here blocks: its output and its exit arrive as callbacks.
 
+    `kill`: kills it and its process group; what started it calls `ended` with its exit.
     `on_output` gets what it wrote to stdout, empty once it has closed that, `on_log` what it wrote to stderr, likewise,
     and `on_end` its end, after everything that it wrote.
     """
 
     def __init__(
         self,
-        child: Child,
+        kill: Callable[[], None],
         pipes: Pipes,
         *,
         on_output: Callable[[bytes], None],
@@ -196,7 +184,7 @@ class ChildProcess:
         on_end: Callable[[Exit], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._child = child
+        self._kill = kill
         self._pipes = pipes
         self._on_output, self._on_log, self._on_end = on_output, on_log, on_end
         self._unsent = bytearray()
@@ -207,7 +195,6 @@ class ChildProcess:
         self.exited: asyncio.Future[Exit] = self._loop.create_future()
         self._loop.add_reader(pipes.stdout, self._read, pipes.stdout, _CHUNK, on_output)
         self._loop.add_reader(pipes.stderr, self._read, pipes.stderr, _LOG_CHUNK, on_log)
-        child.watch(self._ended)
 
     def write(self, data: bytes) -> None:
         """Send bytes, buffering what the pipe does not accept yet."""
@@ -237,8 +224,9 @@ class ChildProcess:
             self._close(self._pipes.stdin)
 
     def kill(self) -> None:
-        """Kill it and its process group."""
-        self._child.kill()
+        """Kill it and its process group; do nothing if it has ended."""
+        if self.alive:
+            self._kill()
 
     async def end(self, *, grace_s: float) -> None:
         """Close its stdin, kill it after `grace_s`, and wait for its exit for a few seconds at most."""
@@ -268,7 +256,10 @@ class ChildProcess:
             if descriptor not in self._open or not self._read(descriptor, _CHUNK, take):
                 return
 
-    def _ended(self, status: Exit) -> None:
+    def ended(self, status: Exit) -> None:
+        """Take its exit; do nothing if that is known."""
+        if not self.alive:
+            return
         self.alive = False
         # The pipes still hold what it wrote before its exit.
         self._drain(self._pipes.stdout, self._on_output)

@@ -10,8 +10,6 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,31 +22,14 @@ from rpc_server.rpc import wire
 from rpc_server.settings.settings import Settings
 
 
-@dataclass(frozen=True)
-class Interpreter:
-    """A Python executable, and the reason for its choice."""
-
-    path: Path
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.path} ({self.reason})"
-
-
-def find_interpreter(settings: Settings) -> Interpreter:
+def find_interpreter(settings: Settings) -> Path:
     """Return the setting `python`, else the project's `.venv`, the active environment, `python3`, or our own."""
     if settings.python is not None:
-        return Interpreter(_absolute(settings.root / settings.python), "the setting `python`")
-    in_project = settings.root / ".venv" / "bin" / "python"
-    if in_project.is_file():
-        return Interpreter(_absolute(in_project), f"the .venv in {settings.root}")
+        return _absolute(settings.root / settings.python)
     active = os.environ.get("VIRTUAL_ENV")
-    if active and (in_active := Path(active) / "bin" / "python").is_file():
-        return Interpreter(_absolute(in_active), "the active environment")
-    on_path = shutil.which("python3")
-    if on_path is not None:
-        return Interpreter(_absolute(Path(on_path)), "python3 on the PATH")
-    return Interpreter(Path(sys.executable), "the server's own")
+    environments = (settings.root / ".venv", *([Path(active)] if active else []))
+    found = next((path for folder in environments if (path := folder / "bin" / "python").is_file()), None)
+    return _absolute(found or Path(shutil.which("python3") or sys.executable))
 
 
 def _absolute(path: Path) -> Path:
@@ -119,7 +100,9 @@ class CommandLauncher:
             child = SpawnedChild(command, pipes, cwd=self._root, env=self._env)
         except OSError as error:
             raise ProgramFailed(f"cannot start {name!r}: {error.strerror}", stage="start", log_tail="") from error
-        return ProgramProcess(child, pipes, report_silence=self._report_silence)
+        process = ProgramProcess(child.kill, pipes, report_silence=self._report_silence)
+        child.watch(process.ended)
+        return process
 
     def _report_silence(self, explanation: str) -> None:
         if not self._reported:
@@ -201,7 +184,8 @@ class PythonLauncher:
             raise ProgramFailed(f"cannot start {path}: {error.strerror}", stage="start", log_tail="") from error
         finally:
             theirs.close()
-        started = _ZygoteClient(ProgramProcess(child, pipes), ours)
+        started = _ZygoteClient(ProgramProcess(child.kill, pipes), ours)
+        child.watch(started.process.ended)
         started.process.write(wire.write(self._config) + b"\n")
         try:
             hello = await started.hello
@@ -234,7 +218,7 @@ class _ZygoteClient:
         self.process = process
         self._control = control
         self._numbers = itertools.count(1)
-        self._children: dict[int, _ForkedChild] = {}
+        self._children: dict[int, ProgramProcess] = {}
         self._buffer = b""
         self._loop = asyncio.get_running_loop()
         self.hello: asyncio.Future[dict[str, Any]] = self._loop.create_future()
@@ -242,12 +226,13 @@ class _ZygoteClient:
         self.process.exited.add_done_callback(self._ended)
 
     def fork(self) -> ProgramProcess:
-        """Return a new process that has imported the program."""
+        """Return a new process that has imported the program.
+
+        The process that it was forked from signals and reaps it, so that its pid is never stale.
+        """
         pipes = Pipes()
         number = next(self._numbers)
-        child = _ForkedChild(lambda: self._send({"kill": number}))
-        self._children[number] = child
-        process = ProgramProcess(child, pipes)
+        process = self._children[number] = ProgramProcess(lambda: self._send({"kill": number}), pipes)
         try:
             self._send({"fork": number}, pipes.child_ends)
         finally:
@@ -302,24 +287,3 @@ class _ZygoteClient:
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
         await self.process.end(grace_s=_GRACE_S)
-
-
-class _ForkedChild:
-    """A fork, signalled and reaped by the process it was forked from, so that its pid is never stale."""
-
-    def __init__(self, kill: Callable[[], None]) -> None:
-        self._kill = kill
-        self._on_exit: Callable[[Exit], None] | None = None
-
-    def kill(self) -> None:
-        if self._on_exit is not None:
-            self._kill()
-
-    def watch(self, on_exit: Callable[[Exit], None]) -> None:
-        self._on_exit = on_exit
-
-    def ended(self, status: Exit) -> None:
-        """Pass its exit on, once."""
-        if self._on_exit is not None:
-            on_exit, self._on_exit = self._on_exit, None
-            on_exit(status)

@@ -1,14 +1,12 @@
 """Digests of the functions, classes and constants of a live program, by which a change of any of them is found."""
 
-import ast
-import contextlib
+import dis
 import functools
 import hashlib
 import inspect
 import json
-import textwrap
 from collections.abc import Mapping
-from types import CellType, FunctionType, MethodType
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 _DIGITS = 16
@@ -50,9 +48,8 @@ class _Walk:
             return
         self._seen.add(id(value))
         if isinstance(value, FunctionType):
-            source = _source(value)
-            self._put(f"function {name}", source)
-            self._follow(name, value, source)
+            self._put(f"function {name}", _source(value))
+            self._follow(name, value)
         elif isinstance(value, type):
             self._put(f"class {name}", _source(value) or repr(inspect.get_annotations(value)))
             for key, member in vars(value).items():
@@ -79,11 +76,10 @@ class _Walk:
         if owner.__module__ in self._modules:
             self.add(name if owner is value else owner.__name__, owner)
 
-    def _follow(self, name: str, function: FunctionType, source: str) -> None:
-        named, own, assigned = _names_in(source)
+    def _follow(self, name: str, function: FunctionType) -> None:
+        named, assigned = _names_in(function.__code__)
         self.assigned.update(f"value {each}" for each in assigned)
         used = {each: function.__globals__[each] for each in named & function.__globals__.keys()}
-        used = {each: value for each, value in used.items() if each not in own or _is_code(value)}
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         closed_over = {each: cell.cell_contents for each, cell in cells if cell != _EMPTY}
         used |= {getattr(value, "__name__", each): value for each, value in closed_over.items()}
@@ -111,10 +107,6 @@ def _function_of(value: Any) -> Any:
             return value
 
 
-def _is_code(value: object) -> bool:
-    return isinstance(_function_of(value), FunctionType | type)
-
-
 def _as_json(value: object) -> str:
     """Return the value as JSON; "" if it holds anything else."""
     try:
@@ -129,22 +121,17 @@ def _is_constant(value: object) -> bool:
     return type(value) in (str, bytes, int, float, bool)
 
 
-def _names_in(source: str) -> tuple[set[str], set[str], set[str]]:
-    """Return the names that a source reads, those of a part of it alone, and those outside of it that it assigns."""
-    nodes = [*ast.walk(_parsed(textwrap.dedent(source)))]
-    assigned = {name for node in nodes if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
-    named = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    return named, own - assigned, assigned
-
-
-def _parsed(source: str) -> ast.AST:
-    """Return the tree of a source; that of a lambda is the line with the entry or the argument that it is."""
-    for form in ("{}", "{{{}}}", "f({})"):
-        with contextlib.suppress(SyntaxError):
-            return ast.parse(form.format(source))
-    return ast.Module([], [])
+def _names_in(code: CodeType) -> tuple[set[str], set[str]]:
+    """Return the names outside of a function that it, or one that it holds, reads, and those that one assigns."""
+    steps = [*dis.get_instructions(code)]
+    named = {step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    assigned = {step.argval for step in steps if step.opname == "STORE_GLOBAL"}
+    assigned |= {step.argval for step in steps if step.opname == "STORE_DEREF"} & {*code.co_freevars}
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            inner = _names_in(part)
+            named, assigned = named | inner[0], assigned | inner[1]
+    return named, assigned
 
 
 def _source(value: FunctionType | type) -> str:

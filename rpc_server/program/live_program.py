@@ -1,13 +1,14 @@
-"""A program of functions in this process, such as those of a notebook: threads take the place of processes."""
+"""Functions of this process, such as those of a notebook: a program of them, in threads, or a proposer of texts."""
 
 import asyncio
 import contextlib
 import contextvars
 import functools
+import inspect
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, TypeGuard
 
@@ -15,10 +16,13 @@ from protocol.errors import ProgramFailed
 from rpc_server.program.child_process import Exit, Pipes
 from rpc_server.program.live_digests import live_digests
 from rpc_server.program.process import ProgramProcess
+from rpc_server.program.program import Program
+from rpc_server.worker.calls import ExampleCalls
 from rpc_server.worker.dspy_programs import DspyProgram
 from rpc_server.worker.executors import EventLoopExecutor, ThreadExecutor
-from rpc_server.worker.functions import FunctionProgram
+from rpc_server.worker.functions import TEXTS_ADVICE, FunctionProgram, fault_of_texts, proposed
 from rpc_server.worker.program_loading import Config
+from rpc_server.worker.reflective_records import put_back
 from rpc_server.worker.stdio_server import Channel, Server, failure, frames
 from rpc_server.worker.watching import watch
 
@@ -90,8 +94,18 @@ class LiveLauncher:
             if name not in self._streams:
                 stream = self._streams[name] = _LoggedStream(getattr(sys, name))
                 setattr(sys, name, stream)
-        pipes = Pipes()
-        return ProgramProcess(_Threads(self._program, self._config, pipes, self._context.copy()), pipes)
+        loop, pipes = asyncio.get_running_loop(), Pipes()
+
+        def give_up() -> None:
+            loop.call_soon(process.ended, Exit(None, message="does not answer, and cannot be ended in this process"))
+
+        process = ProgramProcess(give_up, pipes)
+        channel = _ThreadChannel(pipes.child_stdin, pipes.child_stdout, pipes.child_stderr)
+        server = Server(channel, self._program, self._config)
+        ended = functools.partial(loop.call_soon_threadsafe, process.ended, Exit(0))
+        serve = (_serve, server, self._program.mode, ended)
+        threading.Thread(target=self._context.copy().run, args=serve, name="program", daemon=True).start()
+        return process
 
     async def close(self) -> None:
         """Put the streams of this process back; threads end with their input."""
@@ -118,41 +132,17 @@ class _LoggedStream:
         return getattr(self.inner, name)
 
 
-class _Threads:
-    """Threads in the place of a child process."""
-
-    def __init__(self, program: Any, config: Config, pipes: Pipes, context: contextvars.Context) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._ended = False
-        self._on_exit: Any = None
-        channel = _ThreadChannel(pipes.child_stdin, pipes.child_stdout, pipes.child_stderr)
-        server = Server(channel, program, config)
-        serve = (self._serve, server, program.mode)
-        threading.Thread(target=context.run, args=serve, name="program", daemon=True).start()
-
-    def kill(self) -> None:
-        """Give up what runs."""
-        self._loop.call_soon(self._exit, Exit(None, message="does not answer, and cannot be ended in this process"))
-
-    def watch(self, on_exit: Any) -> None:
-        """Call `on_exit` once, when the input has ended or was given up."""
-        self._on_exit = on_exit
-
-    def _serve(self, server: Server, mode: str) -> None:
-        try:
-            if mode == "async":
-                EventLoopExecutor().serve(server)
-            else:
-                ThreadExecutor().answer_all(server)
-        finally:
-            server.channel.close()
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._exit, Exit(0))
-
-    def _exit(self, status: Exit) -> None:
-        if not self._ended:
-            self._ended = True
-            self._on_exit(status)
+def _serve(server: Server, mode: str, ended: Callable[[], None]) -> None:
+    """Serve until the input has ended, in the place of a child process."""
+    try:
+        if mode == "async":
+            EventLoopExecutor().serve(server)
+        else:
+            ThreadExecutor().answer_all(server)
+    finally:
+        server.channel.close()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            ended()
 
 
 class _ThreadChannel(Channel):
@@ -181,3 +171,49 @@ class _ThreadChannel(Channel):
 
     def lost(self) -> None:
         """Drop the answer: nothing waits for it any more."""
+
+
+Propose = Callable[[dict[str, str], dict[str, Any], list[str]], Any]
+"""Takes a candidate, its reflective dataset and the components to improve; returns new texts by component."""
+
+METHOD = "propose_new_texts"
+
+
+class WithProposer:
+    """The program, with `proposals`: each is made in a thread of its own."""
+
+    def __init__(self, program: Program, propose: Propose) -> None:
+        self._program = program
+        self._propose = propose
+        self.info = program.info
+        self.capabilities = program.capabilities | {"proposals"}
+        self.limits = program.limits
+        self.splits = program.splits
+        self.evaluate, self.score, self.close = program.evaluate, program.score, program.close
+
+    @property
+    def ready(self) -> bool:
+        """Whether the program is."""
+        return self._program.ready
+
+    async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Propose new texts, or have the program answer.
+
+        Raises:
+            RpcError: the program's own, or `ProgramFailed` if the function raised or returned something else.
+        """
+        if method != METHOD:
+            return await self._program.call(method, params)
+        components = params["components_to_update"]
+        dataset = put_back(params["reflective_dataset"], params.get("images") or {})
+        calls = ExampleCalls(takes_strays=False)
+        try:
+            with calls:
+                texts = await asyncio.to_thread(self._propose, dict(params["candidate"]), dataset, list(components))
+                if inspect.isawaitable(texts):
+                    texts = await texts
+        except Exception as problem:  # the user's function may raise anything
+            raise ProgramFailed(**failure("propose", problem)) from problem
+        if (fault := fault_of_texts(texts, components)) is not None:
+            raise ProgramFailed(f"propose() returned {fault}; {TEXTS_ADVICE}", stage="propose")
+        return {**proposed(texts), "usage": calls.usage}

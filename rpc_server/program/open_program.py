@@ -137,7 +137,7 @@ def _launcher(settings: Settings, stated: dict[str, Any], jail: Jail | None) -> 
     if settings.command is not None:
         return CommandLauncher(settings.command, root=root, env=env, jail=jail)
     config = _worker_config(settings, stated, jail)
-    return PythonLauncher(find_interpreter(settings).path, config, root=root, env=env, jail=jail)
+    return PythonLauncher(find_interpreter(settings), config, root=root, env=env, jail=jail)
 
 
 def _worker_config(settings: Settings, stated: dict[str, Any], jail: Jail | None) -> dict[str, Any]:

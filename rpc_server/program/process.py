@@ -3,28 +3,38 @@
 from collections.abc import Callable
 from typing import Any
 
+from evolverpc_common.display_text import counted, plain
 from protocol.errors import LimitExceeded
-from rpc_server.program.answer_watch import AnswerWatch
-from rpc_server.program.child_process import Child, ChildProcess, Exit, Pipes
+from rpc_server.program.child_process import ChildProcess, Exit, Pipes
 from rpc_server.program.process_output import BoundedLog, OpenRequest, ProcessOutput
-from rpc_server.program.stdio import LOG_TAIL_BYTES, LineSplitter, read_line, request_line
+from rpc_server.program.stdio import LOG_TAIL_BYTES, LineSplitter, fault_of, read_line, request_line
 from rpc_server.settings.process_limits import answer_bytes
+
+SILENCE_S = 3.0
+"""Seconds without an answer to the first request after which the reason is reported."""
+
+_MOST_SHOWN = 120
+"""Characters of what was written in place of an answer."""
 
 
 class ProgramProcess(ChildProcess):
     """A process that answers requests.
 
-    `report_silence`: gets why requests are not answered, as `AnswerWatch` finds it; without it none is looked for.
+    `report_silence`: gets what came in place of the first answer, after `SILENCE_S`; without it no explanation is
+    looked for, also not in `unanswered`.
     """
 
-    def __init__(self, child: Child, pipes: Pipes, *, report_silence: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, kill: Callable[[], None], pipes: Pipes, *, report_silence: Callable[[str], None] | None = None
+    ) -> None:
         self._requests: dict[int, OpenRequest] = {}
         self._exit: Exit | None = None
         self._number = 0
         self._lines = LineSplitter(answer_bytes())
-        self._watch = AnswerWatch(self._lines, self._requests, report_silence)
+        self._report_silence = report_silence
+        self._stray = ""
         self._output = ProcessOutput(self._requests)
-        super().__init__(child, pipes, on_output=self._take_output, on_log=self._output.feed, on_end=self._take_end)
+        super().__init__(kill, pipes, on_output=self._take_output, on_log=self._output.feed, on_end=self._take_end)
 
     def ask(
         self, method: str, params: dict[str, Any], *, max_bytes: int | None = None, log: BoundedLog | None = None
@@ -42,10 +52,11 @@ class ProgramProcess(ChildProcess):
             raise LimitExceeded(
                 "more than the program reads", limit="max_request_bytes", allowed=max_bytes, given=len(line)
             )
-        request = OpenRequest(method, self._loop.create_future(), log, self._loop.time())
+        request = OpenRequest(method, self._loop.create_future(), log)
         if self._exit is None:
             self._requests[self._number] = request
-            self._watch.sent()
+            if self._number == 1 and self._report_silence is not None:
+                self._loop.call_later(SILENCE_S, self._report_first, self._report_silence)
             self.write(line)
         else:
             request.answer.set_result(self._exit)
@@ -61,8 +72,21 @@ class ProgramProcess(ChildProcess):
         return self._output.tail.text()
 
     def unanswered(self) -> str:
-        """Return why a request of a command is not answered, and what to do; empty if nothing explains it."""
-        return self._watch.explain()
+        """Return what came in place of the oldest answer that is due, and what to do; empty if nothing explains it."""
+        if self._report_silence is None or not self._requests:
+            return ""
+        oldest, instead = next(iter(self._requests.values())), self._stray
+        if begun := bytes(self._lines.begun):
+            instead = f"{counted(len(begun), 'byte')} without a newline at the end ({_shown(begun)}): flush whole lines"
+        if not instead and self._exit is not None:
+            return "it must read requests until its input ends" if self._exit.status == 0 else ""
+        if not instead and self._number == 1:
+            instead = "nothing: does the program read stdin and flush each line?"
+        return f"sent {oldest.method}; received {instead}" if instead else ""
+
+    def _report_first(self, report: Callable[[str], None]) -> None:
+        if self._exit is None and (explanation := self.unanswered()):
+            report(explanation)
 
     def _take_output(self, data: bytes) -> None:
         for line in self._lines.feed(data):
@@ -76,7 +100,6 @@ class ProgramProcess(ChildProcess):
         if begun := bytes(self._lines.begun[:LOG_TAIL_BYTES]):
             self._output.write(begun + b"\n")
         self._output.end()
-        self._watch.end(status.status)
         self._answer_all(status)
 
     def _answer_all(self, status: Exit) -> None:
@@ -100,7 +123,10 @@ class ProgramProcess(ChildProcess):
         else:
             # Text, an error about unreadable input, an echoed request, or an answer to no request.
             self._output.write(line + b"\n")
-            self._watch.strayed(line, message)
+            is_log = message is None and self._number > 1 and not line.lstrip().startswith((b"{", b"["))
+            if self._requests and line.strip() and not is_log:
+                fault = fault_of(line) or "write its `id` and a `result`"
+                self._stray = f"{_shown(line)}, which answers no request: {fault}"
 
     def _is_answer(self, message: dict[str, Any]) -> bool:
         number = message.get("id")
@@ -109,6 +135,11 @@ class ProgramProcess(ChildProcess):
     def _answer(self, message: dict[str, Any]) -> None:
         self.collect_output()
         request = self._requests.pop(message["id"])
-        self._watch.answered()
+        if not self._requests:
+            self._stray = ""
         if not request.answer.done():
             request.answer.set_result(message)
+
+
+def _shown(line: bytes) -> str:
+    return f"`{plain(line[: 4 * _MOST_SHOWN].decode('utf-8', 'replace'), limit=_MOST_SHOWN)}`"

@@ -66,12 +66,11 @@ class BoundedLog:
 
 @dataclass
 class OpenRequest:
-    """A request that a process has not answered. `log`: gets what it writes; `sent`: when, on the loop's clock."""
+    """A request that a process has not answered. `log`: gets what it writes."""
 
     method: str
     answer: "asyncio.Future[dict[str, Any] | Exit]"
     log: BoundedLog | None
-    sent: float
 
 
 class ProcessOutput:

@@ -66,9 +66,11 @@ def read_line(line: bytes) -> dict[str, Any] | None:
 
 
 def fault_of(line: bytes) -> str:
-    """Return why a line is no JSON-RPC message, or cannot be read."""
+    """Return why a line is no JSON-RPC message, or cannot be read; empty if it is one."""
     try:
         value = wire.read(line)
     except ParseError as error:
         return str(error.details["reason"])
-    return 'the member "jsonrpc": "2.0" is missing' if isinstance(value, dict) else "no JSON object"
+    if not isinstance(value, dict):
+        return "no JSON object"
+    return "" if "jsonrpc" in value else 'the member "jsonrpc": "2.0" is missing'

@@ -72,7 +72,10 @@ async def run_supervised(
 
     pipes = Pipes()
     reaper = SpawnedChild(arguments, pipes, cwd=folder, env=environment)
-    process = ChildProcess(reaper, pipes, on_output=bounded(on_output), on_log=bounded(on_log), on_end=lambda _: None)
+    process = ChildProcess(
+        reaper.kill, pipes, on_output=bounded(on_output), on_log=bounded(on_log), on_end=lambda _: None
+    )
+    reaper.watch(process.ended)
     process.write(stdin)
     process.end_input()
     try:

@@ -12,6 +12,7 @@ from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Iterat
 from .calls import INSIDE, OF_THREAD, Call, apart, begin, branched, place, waited
 
 _CALL = "_evolverpc_call"
+_ASKED = "_evolverpc_asked"
 
 
 def watch_httpx(package: Any) -> None:
@@ -224,31 +225,21 @@ def watch_urllib3_response(module: Any) -> None:
 def watch_http_client(module: Any) -> None:
     """Watch connections of the standard library, also below `urllib.request`, and all that is read of responses."""
     connection, response = module.HTTPConnection, module.HTTPResponse
-    request, getresponse = connection.request, connection.getresponse
-    putrequest, endheaders = connection.putrequest, connection.endheaders
-
-    @functools.wraps(request)
-    def watched_request(self: Any, method: str, url: str, body: Any = None, *more: Any, **options: Any) -> Any:
-        call = begin(method, _url_of(self, url), b"" if body is None else body)
-        if call is None:
-            return request(self, method, url, body, *more, **options)
-        with call:
-            request(self, method, url, body, *more, **options)
-        setattr(self, _CALL, call)
-        return None
+    putrequest, endheaders, getresponse = connection.putrequest, connection.endheaders, connection.getresponse
 
     @functools.wraps(putrequest)
     def watched_putrequest(self: Any, method: str, url: str, *more: Any, **options: Any) -> Any:
-        call = begin(method, _url_of(self, url), None)
-        if call is not None:
-            setattr(self, _CALL, call)
+        setattr(self, _ASKED, (method, _url_of(self, url)))
         return putrequest(self, method, url, *more, **options)
 
     @functools.wraps(endheaders)
     def watched_endheaders(self: Any, *given: Any, **options: Any) -> Any:
-        call = self.__dict__.get(_CALL)
+        body = (given[0] or b"") if given else None  # `request` gives it here, another caller sends it afterwards
+        asked = self.__dict__.pop(_ASKED, None)
+        call = None if asked is None else begin(asked[0], asked[1], body)
         if call is None:
             return endheaders(self, *given, **options)
+        setattr(self, _CALL, call)
         with call:
             return endheaders(self, *given, **options)
 
@@ -263,8 +254,8 @@ def watch_http_client(module: Any) -> None:
         setattr(found, _CALL, call)
         return found
 
-    connection.request, connection.getresponse = watched_request, watched_getresponse
     connection.putrequest, connection.endheaders = watched_putrequest, watched_endheaders
+    connection.getresponse = watched_getresponse
     for name in ("read", "read1", "readline"):
         setattr(response, name, _watched_read(getattr(response, name), lambda data, _: data))
     response.readinto = _watched_read(response.readinto, lambda count, into: bytes(memoryview(into)[:count]))

@@ -82,7 +82,7 @@ class CommitEnvironments:
         self._settings = settings
         self._cache = BuildCache(cache / "environments")
         self._node: str | None = None
-        self._interpreter = find_interpreter(settings).path
+        self._interpreter = find_interpreter(settings)
         self._seed = manifests_of(repository, seed)
         self._import_paths = import_paths(
             settings, self._interpreter, repository.top, None if jails is None else jails.jail()

@@ -56,7 +56,7 @@ def worktree_settings(settings: Settings, worktree: Worktree) -> Settings:
         )
     else:
         venv = worktree.environment.venv
-        found["python"] = find_interpreter(settings).path if venv is None else venv / "bin" / "python"
+        found["python"] = find_interpreter(settings) if venv is None else venv / "bin" / "python"
     own = {"TMPDIR": str(worktree.scratch), "GIT_CEILING_DIRECTORIES": str(worktree.folder)}
     env = {**worktree.environment.variables, **own, **settings.env}
     env |= {

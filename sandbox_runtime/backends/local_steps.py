@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 from evolverpc_common.output_tail import OutputTail
 from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT, Closed, GatewaySession
 from sandbox_runtime.api.sandbox import EgressNotEnforced, EnvironmentMissing
-from sandbox_runtime.api.spec import PreparedEnvironment, SandboxSpec
+from sandbox_runtime.api.spec import Command, PreparedEnvironment, SandboxSpec
 from sandbox_runtime.backends.records import SandboxRecord
 
 BACKLOG = 1024
@@ -128,3 +130,35 @@ async def captured(tail: OutputTail) -> AsyncIterator[int]:
         finally:
             loop.remove_reader(reading)
             os.close(reading)
+
+
+@contextlib.asynccontextmanager
+async def input_of(command: Command) -> AsyncIterator[int]:
+    """Provide the descriptor of a command's input. Raises `OSError` if its file cannot be read."""
+    if isinstance(command.stdin, bytes):
+        reading = sealed(command.stdin)
+        try:
+            yield reading
+        finally:
+            os.close(reading)
+        return
+    # By a pipe: with the descriptor of the file itself, the command could open the file to write to it.
+    with command.open_input() as source:
+        feeding = subprocess.Popen(("cat",), stdin=source, stdout=subprocess.PIPE)  # noqa: ASYNC220, S607  a millisecond
+    assert feeding.stdout is not None  # noqa: S101  it is a pipe
+    try:
+        yield feeding.stdout.fileno()
+    finally:
+        feeding.stdout.close()  # no process reads it any more, so `cat` ends
+        await asyncio.to_thread(feeding.wait)
+
+
+def sealed(content: bytes) -> int:
+    """Return the descriptor of a file in memory with this content, at its beginning; no process can write to it."""
+    descriptor = os.memfd_create("content", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with os.fdopen(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    return descriptor

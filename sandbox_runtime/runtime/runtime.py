@@ -9,8 +9,7 @@ from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import LOG_BYTES, RuntimeUnavailable, SandboxError, SandboxInfo
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe, SandboxSpec
-from sandbox_runtime.api.started_sandbox import StartedSandbox
-from sandbox_runtime.runtime.sandbox import OWN_MEANING, Sandbox, end_after_failure, not_ready
+from sandbox_runtime.runtime.sandbox import OWN_MEANING, Sandbox, StartedSandbox, end_after_failure, not_ready
 
 _AT_ONCE = 20
 """How many sandboxes are ended at the same time."""

@@ -1,11 +1,11 @@
-"""One sandbox of any backend: its setup, the start of its server, its use and its end."""
+"""One sandbox of any backend: what a backend does for it, its setup, the start of its server, its use and its end."""
 
 import asyncio
 import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
@@ -23,7 +23,6 @@ from sandbox_runtime.api.sandbox import (
     ServerEndpoint,
 )
 from sandbox_runtime.api.spec import Command, SandboxSpec
-from sandbox_runtime.api.started_sandbox import StartedSandbox
 from sandbox_runtime.runtime.health import finished_before, wait_until_healthy
 
 OWN_MEANING = (EgressNotEnforced, EnvironmentMissing, RuntimeThrottled, RuntimeUnavailable, SandboxNotReady)
@@ -32,6 +31,40 @@ OWN_MEANING = (EgressNotEnforced, EnvironmentMissing, RuntimeThrottled, RuntimeU
 _LOG_TAIL_BYTES = 4096
 _T = TypeVar("_T")
 logger = logging.getLogger(__name__)
+
+
+class StartedSandbox(Protocol):
+    """A sandbox of a backend, which runs commands and one server until `Runtime.stop` ends it."""
+
+    @property
+    def id(self) -> str:
+        """The name that its backend gives it."""
+        ...
+
+    async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
+        """Run a command, and end everything that it started, also if this is cancelled.
+
+        Return its status, 128 + signal if a signal ended it, None if it took too long. `stderr` None: it is written to
+        `stdout`.
+
+        Raises:
+            SandboxGone: the sandbox has ended. SandboxError: another failure. OSError: its input cannot be read.
+        """
+        ...
+
+    async def serve(self, main: Command, endpoint: ServerEndpoint) -> SandboxExit:
+        """Start this command of the spec as the server of this endpoint, and wait until it or the sandbox has ended.
+
+        Its output goes to the log that the sandbox was started with.
+
+        Raises:
+            SandboxError, OSError: it cannot be started.
+        """
+        ...
+
+    async def endpoint(self, token: str) -> ServerEndpoint:
+        """Return the address of its server, started or not, whose own token this is. Raises `SandboxError`."""
+        ...
 
 
 class Sandbox:

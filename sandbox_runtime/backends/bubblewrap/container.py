@@ -22,9 +22,15 @@ from sandbox_runtime.backends.bubblewrap.cgroups import ControlGroup, ControlGro
 from sandbox_runtime.backends.bubblewrap.container_command import argv_alone, container_argv
 from sandbox_runtime.backends.bubblewrap.container_layout import WORKSPACE, VisiblePaths
 from sandbox_runtime.backends.bubblewrap.first_process import DESCRIPTORS
-from sandbox_runtime.backends.inputs import input_of, sealed
 from sandbox_runtime.backends.local_backend import LocalContainer
-from sandbox_runtime.backends.local_steps import captured, end_processes, pids_with_words, server_socket
+from sandbox_runtime.backends.local_steps import (
+    captured,
+    end_processes,
+    input_of,
+    pids_with_words,
+    sealed,
+    server_socket,
+)
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 
 BUILDER = 0x7000_0000

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from protocol.errors import ProgramFailed
 from rpc_server.methods.dataset_rows import program_rows
-from rpc_server.program import answer_watch, process
+from rpc_server.program import process
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 COMMAND = (sys.executable, "stdio.py")
@@ -160,15 +160,15 @@ async def test_a_command_that_cannot_serve_is_reported_before_its_time_limit(ope
 
 ANSWERED = '{"jsonrpc": "2.0", "id": 1, "result": %s}\\n'
 IN_PLACE_OF_AN_ANSWER = {
-    "": "s: does the program read stdin and flush each line?",
+    "": "nothing: does the program read stdin and flush each line?",
     '{"jsonrpc": "2.0", "id"': '23 bytes without a newline at the end (`{"jsonrpc": "2.0", "id"`)',
-    "ready\\n": "no JSON-RPC message (`ready`; unexpected character",
-    "[]\\n": "no JSON-RPC message (`[]`; no JSON object)",
+    "ready\\n": "`ready`, which answers no request: unexpected character",
+    "[]\\n": "`[]`, which answers no request: no JSON object",
     '{"id": 1, "result": {}}\\n': 'the member "jsonrpc": "2.0" is missing',
-    '{"jsonrpc": "2.0", "id": 7, "result": {}}\\n': "repeat the number that the request has",
-    '{"jsonrpc": "2.0", "id": "1", "result": {}}\\n': "a message whose id is that of no open request",
-    '{"jsonrpc": "2.0", "id": 1, "method": "discover"}\\n': "instead of repeating what is read",
-    "\\0377\\n": "no JSON-RPC message (`",
+    '{"jsonrpc": "2.0", "id": 7, "result": {}}\\n': "which answers no request: write its `id` and a `result`",
+    '{"jsonrpc": "2.0", "id": "1", "result": {}}\\n': "write its `id` and a `result`",
+    '{"jsonrpc": "2.0", "id": 1, "method": "discover"}\\n': "write its `id` and a `result`",
+    "\\0377\\n": "which answers no request: ",
     '{"jsonrpc": "2.0", "id": 1, "result": {}}{"jsonrpc"\\n': "cannot be read (unexpected content after document",
     ANSWERED % '{"program": {"name": "x"}}': "program.seed_candidate: missing field",
     '{"jsonrpc": "2.0", "id": 1}\\n': "program.name: missing field; the least is {",
@@ -188,7 +188,7 @@ async def test_what_came_in_place_of_an_answer_is_reported_once_and_in_the_error
         assert failed.value.details["stage"] == ("start" if late else "discover")
         return failed.value.message
 
-    monkeypatch.setattr(answer_watch, "SILENCE_S", 1)
+    monkeypatch.setattr(process, "SILENCE_S", 1)
     messages = await asyncio.gather(*map(start, IN_PLACE_OF_AN_ANSWER))
     for message, expected in zip(messages, IN_PLACE_OF_AN_ANSWER.values(), strict=True):
         assert expected in message

@@ -65,7 +65,7 @@ async def test_an_interpreter_that_is_not_there_is_named(opened):
     error, _ = await failure(opened, "plain.py", python=Path("/no/such/python"))
     assert error.details["stage"] == "start"
     assert "/no/such/python" in error.message
-    assert "the setting `python`" in error.details["interpreter"]
+    assert error.details["interpreter"] == "/no/such/python"
 
 
 async def test_the_worker_hides_no_module_of_the_program(opened):
@@ -104,13 +104,13 @@ def test_the_interpreter_is_the_one_set_then_the_projects_then_the_active_then_t
 
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
-    assert found().path == Path(sys.executable)
+    assert found() == Path(sys.executable)
     on_path = make(tmp_path / "bin" / "python3")
     monkeypatch.setenv("PATH", f"{tmp_path / 'empty'}{os.pathsep}{on_path.parent}")
-    assert found().path == on_path
+    assert found() == on_path
     active = make(tmp_path / "env" / "bin" / "python")
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "env"))
-    assert found().path == active
+    assert found() == active
     in_project = make(tmp_path / ".venv" / "bin" / "python")
-    assert found().path == in_project
-    assert found(python=Path("mine/python")).path == tmp_path / "mine" / "python"
+    assert found() == in_project
+    assert found(python=Path("mine/python")) == tmp_path / "mine" / "python"

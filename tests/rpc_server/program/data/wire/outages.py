@@ -144,8 +144,8 @@ def sent_in_parts():
 def sent_by_the_methods_of_a_connection():
     connection = http.client.HTTPConnection(HOST.removeprefix("http://"))
     connection.putrequest("POST", "/503/chat/completions")
-    connection.putheader("content-length", "2")
-    connection.endheaders(b"{}")
+    connection.putheader("content-length", "15")
+    connection.endheaders(b'{"messages":[]}')
     return connection.getresponse().status
 
 
