@@ -246,7 +246,7 @@ class BatchEvaluator:
             rows,
             trace=batch.item.trace,
             items=_wire_items(batch),
-            request=(request.key.digest, request.key.about),
+            request=(request.key.candidate, request.key.row),
             group=None if self._scorers_read else batch.group,  # without a group trajectories are inline
             parse_error=functools.partial(self._too_large, rows),
             probe=functools.partial(self._probe, request),

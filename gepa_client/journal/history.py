@@ -98,6 +98,15 @@ def sealed_rows(store: Store, run_id: str) -> list[RecordedRow]:
     return [_row(position, row) for position, row in enumerate(_start(store, run_id).get(TEST) or [])]
 
 
+def row_names(store: Store, run_id: str) -> dict[str, str]:
+    """Return the split and the id of each row, as in `val 7`, by the digest of the row; of equal rows the first."""
+    found: dict[str, str] = {}
+    for split, rows in {**selection_rows(store, run_id), "test": sealed_rows(store, run_id)}.items():
+        for row in rows:
+            found.setdefault(digest_of(row.example), f"{split} {row.id}")
+    return found
+
+
 def score_of(result: Mapping[str, Any], failure_score: float) -> float:
     """Return the score that GEPA gets for an `ExampleResult`; `failure_score`: that of examples that failed."""
     return float(result["score"]) if result.get("status") == "ok" else failure_score

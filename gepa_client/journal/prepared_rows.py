@@ -9,6 +9,7 @@ from gepa_client.journal.stored_fields import (
     ATTEMPTS,
     CANDIDATES,
     ENTRIES,
+    ENTRY_FIELDS,
     STARTED_FIELDS,
     WRITERS,
     candidate_bytes,
@@ -103,10 +104,7 @@ class PreparedRows:
         answer, packed = pack(row.answer)
         self._entries.append(
             {
-                "part": row.part,
-                "number": row.number,
-                "kind": row.kind,
-                "digest": row.digest,
+                **{name: getattr(row, name) for name in ENTRY_FIELDS},
                 "about": plain(row.about),
                 "owner": self._owner,
                 "packed": packed,

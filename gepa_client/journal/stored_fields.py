@@ -42,7 +42,7 @@ CHANGEABLE = frozenset(RUN_FIELDS) - {"id", "updated"}
 STARTED_FIELDS = ("part", "number", "attempt", "kind", "endpoint", "instance")
 SUMMED = ("examples", "unpriced", "silent", "cost_usd", "input_tokens", "output_tokens", "seconds")
 REQUEST_FIELDS = ("id", "action", "author", "created", "outcome", "number", "reason")
-ENTRY_FIELDS = ("part", "number", "kind", "digest", "about")
+ENTRY_FIELDS = ("part", "number", "kind", "digest", "about", "candidate", "row")
 
 RUNS = Table(
     "runs",

@@ -9,7 +9,7 @@ from gepa_client.analysis.proposals import excerpt
 from gepa_client.journal.entries import EVALUATE, MUTATION, SEARCH, STOP, Entry
 from gepa_client.journal.history import entries_at
 from gepa_client.journal.mutation_entries import MutationEntry
-from gepa_client.journal.requests import EvaluatedExample, digest_of, evaluated_of
+from gepa_client.journal.requests import SHOWN
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
 from gepa_client.page.decision_reader import DecisionReader
@@ -20,9 +20,6 @@ from gepa_client.page.page_fact import TEXT_SENT, sent_text, shown
 
 PAGES_AT_ONCE = 8
 """Pages of entries that one poll reads at most, so that what it found is sent soon."""
-
-MOST_WAITING = 4_096
-"""Results whose candidate is not known yet: merges that were not kept never are."""
 
 
 class EntryReader:
@@ -36,7 +33,6 @@ class EntryReader:
         self._rows, self._decisions = rows, decisions
         self.end = 0
         self._missing: set[int] = set()
-        self._waiting: list[Entry] = []
 
     def read(self) -> bool:
         """Read new entries; return whether there are more."""
@@ -44,8 +40,7 @@ class EntryReader:
         changes = [entry.number for entry in fresh if entry.kind == MUTATION]
         for entry in entries_at(self._store, self._id, SEARCH, changes):
             self._log.add(self._mutation(entry))
-        waiting, self._waiting = self._waiting[-MOST_WAITING:], []
-        self._add_results([*waiting, *(entry for entry in fresh if entry.kind == EVALUATE)])
+        self._add_results([entry for entry in fresh if entry.kind == EVALUATE])
         return more
 
     def _fresh(self) -> tuple[list[Entry], bool]:
@@ -82,20 +77,12 @@ class EntryReader:
         )
 
     def _add_results(self, evaluated: Sequence[Entry]) -> None:
-        """Add the results of these entries; those of a candidate that is not known yet once it is."""
+        """Add the results of these entries on validation rows, without those of candidates, which have scores."""
         places: dict[int, tuple[str, int]] = {}
         for entry in evaluated:
-            about = evaluated_of(entry.about)
-            if about is None or about.candidate in self._decisions.digests or about.quoted_id not in self._rows.places:
-                continue
-            digest = None
-            if about.quoted_id in self._rows.train_ids:
-                digest = self._decisions.proposed.get(about.candidate) or self._seed(about)
-                if digest is None:
-                    self._waiting.append(entry)
-                    continue
-            if (place := self._rows.place_of(entry.digest, about, digest)) is not None:
-                places[entry.number] = (about.candidate, place)
+            place = self._rows.places.get(entry.row)
+            if place is not None and entry.candidate not in self._decisions.indices:
+                places[entry.number] = (entry.candidate[:SHOWN], place)
         numbers = sorted(places)
         for start in range(0, len(numbers), PAGE):
             self._log.add(self._results(numbers[start : start + PAGE], places))
@@ -109,8 +96,3 @@ class EntryReader:
                 found.numbers.append(entry.number)
                 found.scores.append(orjson.loads(entry.answer).get("score"))
         return found
-
-    def _seed(self, about: EvaluatedExample) -> str | None:
-        """Return the digest of the seed, which is evaluated before there is a pool; None if another one was."""
-        digest = digest_of(self._rows.program.get("seed_candidate"))
-        return digest if digest.startswith(about.candidate) else None

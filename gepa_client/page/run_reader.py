@@ -2,6 +2,7 @@
 
 from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.requests import SHOWN
 from gepa_client.journal.store import Store, named_store
 from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.ending_reader import ending
@@ -40,7 +41,7 @@ class RunReader:
         self._decisions = DecisionReader(store, run_id, log, self._rows)
         self._heartbeats = HeartbeatReader(self._rows, self._decisions)
         self._entries = EntryReader(store, run_id, log, self._rows, self._decisions)
-        self._totals = TotalsReader(store, run_id, log, self._rows, self._decisions)
+        self._totals = TotalsReader(store, run_id, log, self._rows)
         self._ended: tuple[str, str] | None = None
         """The status of the run, and when it had it, by the end that was read last."""
         self._trouble: str | None = None
@@ -116,5 +117,5 @@ class RunReader:
         """Return whether the program failed on every example, or with the seed on every validation row."""
         if failures is None:
             return False
-        seed = next(iter(self._decisions.digests), "")
+        seed = next(iter(self._decisions.indices), "")[:SHOWN]
         return failures.failed >= failures.evaluated or len({*failures.cells.get(seed, ())}) == len(self._rows.val)

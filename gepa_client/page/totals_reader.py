@@ -4,10 +4,9 @@ import time
 
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.journal.entries import SEARCH, Entry
-from gepa_client.journal.requests import evaluated_of
+from gepa_client.journal.requests import SHOWN
 from gepa_client.journal.run_events import FailureGroup
 from gepa_client.journal.store import Store
-from gepa_client.page.decision_reader import DecisionReader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.initial_rows import InitialRows
 from gepa_client.page.moment_events import FailureCounts, SpendingSoFar, SummaryTable
@@ -23,9 +22,8 @@ LEAST_PAUSE_S = 1.0
 class TotalsReader:
     """The totals of one run."""
 
-    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows, decisions: DecisionReader) -> None:
-        self._store, self._id, self._log = store, run_id, log
-        self._rows, self._decisions = rows, decisions
+    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows) -> None:
+        self._store, self._id, self._log, self._rows = store, run_id, log, rows
         self._next = 0.0
         self._outcomes: object = None
         self.failures: FailureCounts | None = None
@@ -56,8 +54,8 @@ class TotalsReader:
         cells: dict[str, list[int]] = {}
 
         def add(entry: Entry) -> None:
-            if entry.part == SEARCH:
-                self._add_failed_cell(cells, entry)
+            if entry.part == SEARCH and (place := self._rows.places.get(entry.row)) is not None:
+                cells.setdefault(entry.candidate[:SHOWN], []).append(place)
 
         failed = failed_examples(self._store, self._id, add)
         if failed is not None:
@@ -69,15 +67,6 @@ class TotalsReader:
                 cells=cells,
             )
             self._log.add(self.failures)
-
-    def _add_failed_cell(self, cells: dict[str, list[int]], entry: Entry) -> None:
-        """Add the validation row of a failed example of the search, if it is one."""
-        about = evaluated_of(entry.about)
-        if about is None:
-            return
-        place = self._rows.place_of(entry.digest, about, self._decisions.digests.get(about.candidate))
-        if place is not None:
-            cells.setdefault(about.candidate, []).append(place)
 
 
 def _words(group: FailureGroup) -> str:

@@ -4,7 +4,7 @@ import time
 import uuid
 from typing import Literal
 
-from gepa_client.journal.entries import CONTROL, STEER, Entry, SteeringRequest, StoredRun
+from gepa_client.journal.entries import CONTROL, STEER, SteeringRequest, StoredRun
 from gepa_client.journal.lease import lease_seconds
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.steer_entries import Cancel, Pause, SteerEntry, described
@@ -26,7 +26,7 @@ def record_stop(store: Store, run_id: str, owner: str, status: str) -> None:
             made = SteerEntry(id=asked.id, action=action, author=asked.author, created=asked.created)
             key = request_key(STEER, described(action), asked.id)
             answer = made.model_dump_json().encode()
-            store.write(run_id, owner, [Entry(CONTROL, number, STEER, key.digest, key.about, answer)])
+            store.write(run_id, owner, [key.answered(CONTROL, number, answer)])
             store.answer_request(run_id, asked.id, "taken", number=number)
             number += 1
         elif kind == "pause" or status in OVER:
