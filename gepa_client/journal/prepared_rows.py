@@ -20,8 +20,6 @@ from gepa_client.journal.stored_fields import (
     started_record,
 )
 
-READABLE = 1 << 20
-
 SAME = {
     "attempts": (*STARTED_FIELDS, "owner"),
     "entries": ("kind", "digest", "about", "owner", "packed", "size", "answer"),
@@ -51,7 +49,8 @@ class PreparedRows:
                     place = {"part": row.part, "number": row.number, "attempt": row.attempt}
                     self._ended.append({**place, **ended_record(row)})
                 case CandidateRecord():
-                    self._kept.append({"number": row.index, **_body(candidate_bytes(row))})
+                    body, packed = pack(candidate_bytes(row))
+                    self._kept.append({"number": row.index, "packed": packed, "size": len(body), "body": body})
                 case Entry():
                     self._prepare(row)
         if whole:  # of the beginning and the end of an attempt the end holds both
@@ -112,14 +111,6 @@ class PreparedRows:
                 "answer": answer,
             }
         )
-
-
-def _body(data: bytes) -> Record:
-    """Return a candidate's JSON as columns; it stays text, for people who look into the database, unless it is long."""
-    if len(data) <= READABLE:
-        return {"packed": False, "size": len(data), "body": data.decode()}
-    body, packed = pack(data)
-    return {"packed": packed, "size": len(body), "body": body}
 
 
 def _new(rows: Rows, table: Table, made: Sequence[Record], run_id: str) -> tuple[list[int], list[Record]]:

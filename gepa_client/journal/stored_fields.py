@@ -90,13 +90,10 @@ def pack(data: bytes) -> tuple[bytes, bool]:
     return data, False
 
 
-def unpack(data: bytes | str, packed: bool) -> bytes:
+def unpack(data: bytes, packed: bool) -> bytes:
     """Return what was given to `pack`. Raises `StoreDamaged`."""
-    if isinstance(data, bytes) and not packed:
-        return data
     with decoding("stored data"):
-        kept = memoryview(data.encode() if isinstance(data, str) else data)
-        return zlib.decompress(kept) if packed else bytes(kept)
+        return zlib.decompress(data) if packed or not isinstance(data, bytes) else data
 
 
 @contextmanager
