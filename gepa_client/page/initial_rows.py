@@ -1,9 +1,9 @@
 """What a run began with, as the page needs it: the program's description, the rows."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from evolverpc_common.display_text import one_line
+from gepa_client.analysis.copied_text import strings_in
 from gepa_client.journal.entries import START
 from gepa_client.journal.history import DISCOVERY, RecordedRow, discovery, row_counts, row_names, selection_rows
 from gepa_client.journal.requests import SHOWN, digest_of
@@ -77,12 +77,4 @@ class InitialRows:
 
 def label_of(data: Any) -> str:
     """Return the beginning of the first text in the data of a row as one line; empty without one."""
-    return next((one_line(text[: 4 * LABEL], LABEL) for text in _texts(data) if text.strip()), "")
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _texts(inner)
+    return next((one_line(text[: 4 * LABEL], LABEL) for text in strings_in(data) if text.strip()), "")

@@ -7,12 +7,12 @@ import orjson
 
 from gepa_client.fleet.seed_comparison import NO_VERDICT, Results, SeedComparison
 from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.gepa.row_loaders import rows_to_compare
 from gepa_client.journal.entries import COMPARE, EVALUATE, SEARCH
 from gepa_client.journal.history import entries
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import RecordedRequest, RequestKey, digest_of, evaluate_key
 from gepa_client.journal.store import Store
-from gepa_client.run.compared_rows import rows_to_compare
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.resolved_settings import is_deterministic
 from gepa_client.run.strategies import sampled_rows

@@ -46,4 +46,4 @@ def test_a_run_in_which_nothing_finishes_states_so_and_lists_what_is_in_flight_l
 
 
 def _done(status: str, seconds: float) -> ExampleDone:
-    return ExampleDone("1", {}, status, 1.0, seconds, in_flight=1, usage=None, error=None)
+    return ExampleDone("1", {}, status, 1.0, seconds, error=None)
