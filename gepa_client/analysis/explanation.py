@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from evolverpc_common.display_text import counted
 from gepa_client.analysis.proposals import (
@@ -182,9 +181,8 @@ def _changes(
         if row in by_id
     }
     failure_score = float(run.config.get("failure_score") or 0.0)
-    excerpts = partial(row_result, failure_score=failure_score)
     numbers = evaluation_numbers(store, run.id, until)
-    recorded = results(store, run.id, places.values(), excerpts, numbers)
+    recorded = results(store, run.id, places.values(), lambda _, result: row_result(result, failure_score), numbers)
 
     def group(name: str, before: CandidateRecord, after: CandidateRecord, moved_rows: Sequence[int]) -> RowGroup:
         shown = [by_id[row] for row in moved_rows[:ROWS_SHOWN] if row in by_id]

@@ -96,7 +96,7 @@ def _best_outputs(
     wanted = {row: _not_below_earlier(candidates, str(row)) for row in rows}
     by_id = {row.row_id: row for row in validation_rows(store, run.id)}
     places = ((kept, by_id[row]) for row, best in wanted.items() if row in by_id for kept, _ in best)
-    outputs = results(store, run.id, places, lambda result: result.get("output"))
+    outputs = results(store, run.id, places, lambda _, result: result.get("output"))
     found: dict[int, list[tuple[int, Any]]] = {}
     for row, best in wanted.items():
         for kept, is_better in best:

@@ -117,10 +117,10 @@ def results(
     store: Store,
     run_id: str,
     places: Iterable[Place],
-    keep: Callable[[dict[str, Any]], T],
+    keep: Callable[[int, dict[str, Any]], T],
     numbers: Mapping[str, Sequence[int]] | None = None,
 ) -> Results[T]:
-    """Return what `keep` returns of each candidate's recorded result on a row; pairs without one are absent.
+    """Return what `keep` makes of each candidate's recorded result on a row, and its number; pairs without are absent.
 
     A row may have been run with a candidate more than once. The result meant is the one that gave the score GEPA kept;
     without such a score, the last before the candidate entered the pool. Traced results count only without others.
@@ -220,7 +220,7 @@ def _requests(places: Iterable[Place]) -> _Requests:
     return wanted
 
 
-def _meant(wanted: _Requests, recorded: Iterable[Entry], keep: Callable[[dict[str, Any]], T]) -> Results[T]:
+def _meant(wanted: _Requests, recorded: Iterable[Entry], keep: Callable[[int, dict[str, Any]], T]) -> Results[T]:
     """Return, of the results of each request, the one that `results` describes."""
     found: dict[tuple[int, int], tuple[tuple[bool, bool, bool, int], T]] = {}
     for entry in recorded:
@@ -233,7 +233,7 @@ def _meant(wanted: _Requests, recorded: Iterable[Entry], keep: Callable[[dict[st
             rank = (gave, early, not trace, entry.number if early else -entry.number)
             before = found.get((kept.index, row_id))
             if before is None or rank > before[0]:
-                found[kept.index, row_id] = (rank, keep(answer))
+                found[kept.index, row_id] = (rank, keep(entry.number, answer))
     return {place: kept for place, (_, kept) in found.items()}
 
 

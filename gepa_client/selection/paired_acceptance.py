@@ -179,7 +179,6 @@ class Look:
     to which the decision is for the second candidate.
     """
 
-    rows: int
     better: bool | None
     chance: float
     allowed: float
@@ -215,9 +214,9 @@ def last_look(differences: Sequence[float], sizes: Sequence[int], error: float) 
         open_sums = {value: share for value, share in open_sums.items() if 0 < value < limit}
         left -= spent
     if sum(steps) <= 0:
-        return Look(len(differences), False, chance, left)
+        return Look(False, chance, left)
     better = True if chance <= left else False if len(differences) >= sizes[-1] else None
-    return Look(len(differences), better, chance, left)
+    return Look(better, chance, left)
 
 
 def _with_either_sign(sums: dict[int, float], change: int) -> dict[int, float]:
