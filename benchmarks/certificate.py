@@ -29,8 +29,7 @@ from gepa_client.analysis.statistics import noise_estimate as noise  # noqa: E40
 from gepa_client.analysis.statistics import power  # noqa: E402
 from gepa_client.analysis.statistics.paired_comparison import interval  # noqa: E402
 from gepa_client.certificate.verdict import allowed_error, judge  # noqa: E402
-from gepa_client.journal.history import RecordedRow  # noqa: E402
-from gepa_client.journal.row_content import by_unit  # noqa: E402
+from gepa_client.journal.history import RecordedRow, by_unit  # noqa: E402
 
 ROWS = (10, 20, 40, 100, 300)
 COPIES = 10

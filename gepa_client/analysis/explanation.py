@@ -1,9 +1,7 @@
 """Why the best candidate of a run is better: each change on the way to it, its reason, and the rows that it moved."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from evolverpc_common.display_text import counted
 from gepa_client.analysis.proposals import (
@@ -14,6 +12,7 @@ from gepa_client.analysis.proposals import (
     excerpt,
     row_result,
 )
+from gepa_client.analysis.statistics.paired_comparison import mcnemar_p
 from gepa_client.analysis.ties import ancestry, best_candidate, pool_at
 from gepa_client.evolution.names import candidate_name
 from gepa_client.journal.entries import CandidateRecord, StoredRun
@@ -139,22 +138,11 @@ def explain_candidate(
 
 def paired_scores(before: Sequence[float], after: Sequence[float]) -> PairedScores:
     """Compare the scores of two candidates on the same rows."""
-    better = sum(new > old for old, new in zip(before, after, strict=True))
-    worse = sum(new < old for old, new in zip(before, after, strict=True))
+    gains = [new - old for old, new in zip(before, after, strict=True)]
+    better, worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
     rows = len(before)
     means = (sum(before) / rows, sum(after) / rows) if rows else (0.0, 0.0)
-    return PairedScores(rows, *means, better, worse, _sign_test(better, worse))
-
-
-def _sign_test(better: int, worse: int) -> float:
-    """Return the two-sided binomial probability of so uneven a division of rows that differ."""
-    moved = better + worse
-    log_all = moved * math.log(2)
-    tail = sum(
-        math.exp(math.lgamma(moved + 1) - math.lgamma(at + 1) - math.lgamma(moved - at + 1) - log_all)
-        for at in range(min(better, worse) + 1)
-    )
-    return min(1.0, 2 * tail)
+    return PairedScores(rows, *means, better, worse, mcnemar_p(gains))
 
 
 def _base(candidates: Sequence[CandidateRecord], kept: CandidateRecord) -> CandidateRecord:
@@ -193,9 +181,8 @@ def _changes(
         if row in by_id
     }
     failure_score = float(run.config.get("failure_score") or 0.0)
-    excerpts = partial(row_result, failure_score=failure_score)
     numbers = evaluation_numbers(store, run.id, until)
-    recorded = results(store, run.id, places.values(), excerpts, numbers)
+    recorded = results(store, run.id, places.values(), lambda _, result: row_result(result, failure_score), numbers)
 
     def group(name: str, before: CandidateRecord, after: CandidateRecord, moved_rows: Sequence[int]) -> RowGroup:
         shown = [by_id[row] for row in moved_rows[:ROWS_SHOWN] if row in by_id]

@@ -1,17 +1,15 @@
 """The examples of a recorded run that failed in the program, by type, and those that were tried again, by host."""
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
-from gepa_client.analysis.proposals import ProposalHistory
-from gepa_client.journal.entries import EVALUATE, ROLLOUT, SEARCH, CandidateRecord, Entry
-from gepa_client.journal.history import RecordedRow, entries, selection_rows
-from gepa_client.journal.requests import SHOWN, digest_of, evaluate_key, evaluated_of
+from gepa_client.journal.entries import EVALUATE, ROLLOUT, SEARCH, Entry
+from gepa_client.journal.history import entries, row_names
+from gepa_client.journal.requests import SHOWN, digest_of
 from gepa_client.journal.run_events import FailedExamples, FailureGroup, RetriedExamples, RetryGroup
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
@@ -37,8 +35,6 @@ LONGEST_MESSAGE = 200
 LONGEST_TEXT = 20_000
 """Characters of a message, a traceback or a log that are kept."""
 
-_TEST_PART = re.compile(r"test-(\d+)(?:-repeat-\d+)?")
-
 
 def failed_examples(
     store: Store,
@@ -51,7 +47,8 @@ def failed_examples(
     all of those are read. `on_failure`: called with the entry of each failed example.
     """
     found: dict[tuple[str, str], _FailureCount] = {}
-    names: EntryNames | None = None
+    rows: dict[str, str] = {}
+    candidates: dict[str, str] = {}
     inherited = store.run(run_id).inherited
     evaluated = sum(
         spent.examples for spent in store.spending(run_id) if spent.kind == EVALUATE and spent.outcome in ANSWERED
@@ -64,12 +61,14 @@ def failed_examples(
         if result["status"] not in FAILED:
             continue
         on_failure(entry)
-        names = names or entry_names(store, run_id)
+        rows = rows or row_names(store, run_id)
+        candidates = candidates or _candidate_names(store, run_id)
         error = result.get("error") or {}
         status, kind = result["status"], str(error.get("type") or result["status"])[:LONGEST_TYPE]
         if (status, kind) not in found and len(found) >= GROUPS_LISTED:
             kind = OTHER_TYPES
-        row, candidate = names.row_and_candidate(entry)
+        row = rows.get(entry.row, entry.about[:LONGEST_TYPE])
+        candidate = candidates.get(entry.candidate, entry.candidate[:SHOWN] or "?")
         group = found.setdefault((status, kind), _FailureCount(kind, status, error, row, candidate))
         group.add(row, candidate, str(error.get("message", "")))
     if not found:
@@ -141,51 +140,9 @@ def _entries_with_failures(store: Store, run_id: str, inherited: int) -> Iterato
             yield from store.entries_at(run_id, part, own[start : start + PAGE])
 
 
-def entry_names(store: Store, run_id: str) -> "EntryNames":
-    """Return the names of what a run has evaluated by now."""
-    run, candidates = store.run(run_id), store.candidates(run_id)
-    proposed = ProposalHistory(store, run, candidates).digests()
-    return EntryNames(candidates, selection_rows(store, run_id), proposed)
-
-
-class EntryNames:
-    """Finds the row and the candidate of an entry. `proposed`: digests of proposals, by their beginnings."""
-
-    def __init__(
-        self,
-        candidates: Sequence[CandidateRecord],
-        splits: Mapping[str, Sequence[RecordedRow]],
-        proposed: Mapping[str, str],
-    ) -> None:
-        self._proposed = proposed
-        self._candidates: dict[str, tuple[str, str]] = {}
-        for kept in candidates:
-            digest = digest_of(kept.texts)
-            self._candidates.setdefault(digest[:SHOWN], (str(kept.index), digest))
-        self._rows: dict[str, list[tuple[str, RecordedRow]]] = {}
-        for split, rows in splits.items():
-            for row in rows:
-                self._rows.setdefault(repr(row.id), []).append((split, row))
-
-    def row_and_candidate(self, entry: Entry) -> tuple[str, str]:
-        """`("val 7", "2")`; a candidate that was not kept goes by the beginning of its digest."""
-        read = evaluated_of(entry.about)
-        if read is None:
-            return entry.about[:LONGEST_TYPE], "?"
-        quoted, short = read.quoted_id, read.candidate
-        index, candidate = self._candidates.get(short, (short, self._proposed.get(short)))
-        if (test := _TEST_PART.fullmatch(entry.part)) is not None:
-            return f"test {quoted[1:-1]}", test[1]
-        known = self._rows.get(quoted, [])
-        if len(known) > 1 and candidate is not None:  # ids of two splits may be equal; requests are not
-            same = [
-                (split, row)
-                for split, row in known
-                if evaluate_key(candidate, digest_of(row.example), row.id, read.traced).digest == entry.digest
-            ]
-            known = same or known
-        splits = " or ".join(split for split, _ in known)
-        return f"{splits} {known[0][1].id if known else quoted[1:-1]}".strip(), index
+def _candidate_names(store: Store, run_id: str) -> dict[str, str]:
+    """Return the indices of the candidates of the pool by the digests of their texts, of equal ones the first."""
+    return {digest_of(kept.texts): str(kept.index) for kept in reversed(store.candidates(run_id))}
 
 
 def retried_examples(store: Store, run_id: str) -> RetriedExamples | None:

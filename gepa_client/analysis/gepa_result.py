@@ -68,6 +68,7 @@ def result_of(store: Store, run: StoredRun) -> "GEPAResult[Any, int]":
     best = best_candidate(store, run.id, candidates)
     rows = {int(row): best for row, best in best_by_row(candidates).items()}
     objectives = best_by_objective(candidates)
+    found = [dict(kept.objective_scores or {}) for kept in candidates]
     return ChosenResult(
         chosen=best.index if best is not None else 0,
         dropped=frozenset(dropped_of(candidates)),
@@ -77,23 +78,15 @@ def result_of(store: Store, run: StoredRun) -> "GEPAResult[Any, int]":
         val_subscores=[{int(row): score for row, score in kept.scores.items()} for kept in candidates],
         per_val_instance_best_candidates=rows,
         discovery_eval_counts=[kept.metric_calls for kept in candidates],
-        val_aggregate_subscores=[dict(kept.objective_scores or {}) for kept in candidates] if objectives else None,
+        val_aggregate_subscores=found if objectives else None,
         per_objective_best_candidates=objectives or None,
-        objective_pareto_front=_highest(candidates) or None,
+        objective_pareto_front={name: found[min(best)][name] for name, best in objectives.items()} or None,
         best_outputs_valset=_best_outputs(store, run, candidates, rows),
         # GEPA begins to count when the seed has been scored, with its rows
         total_metric_calls=run.counters.get("metric_calls", len(candidates[0].scores)),
         num_full_val_evals=len(candidates),
         seed=run.config.get("seed"),
     )
-
-
-def _highest(candidates: list[CandidateRecord]) -> dict[str, float]:
-    highest: dict[str, float] = {}
-    for kept in (each for each in candidates if each.dropped is None):
-        for objective, score in (kept.objective_scores or {}).items():
-            highest[objective] = max(score, highest.get(objective, score))
-    return highest
 
 
 def _best_outputs(
@@ -103,7 +96,7 @@ def _best_outputs(
     wanted = {row: _not_below_earlier(candidates, str(row)) for row in rows}
     by_id = {row.row_id: row for row in validation_rows(store, run.id)}
     places = ((kept, by_id[row]) for row, best in wanted.items() if row in by_id for kept, _ in best)
-    outputs = results(store, run.id, places, lambda result: result.get("output"))
+    outputs = results(store, run.id, places, lambda _, result: result.get("output"))
     found: dict[int, list[tuple[int, Any]]] = {}
     for row, best in wanted.items():
         for kept, is_better in best:

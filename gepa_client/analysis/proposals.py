@@ -11,7 +11,6 @@ import orjson
 from evolverpc_common.exact_values import readable
 from gepa_client.journal.entries import FAILURE, SEARCH, CandidateRecord, StoredRun
 from gepa_client.journal.history import RecordedRow, entries_at, recorded_events, score_of, selection_rows
-from gepa_client.journal.requests import SHOWN, digest_of
 from gepa_client.journal.run_events import (
     CandidateFound,
     Event,
@@ -224,11 +223,6 @@ class ProposalHistory:
         """Return the texts of the proposed candidate; its parent's if there are no new ones."""
         one = self.recorded[number]
         return {**self._candidates[one.begun.parent].texts, **one.texts}
-
-    def digests(self) -> dict[str, str]:
-        """Return the digests of the texts of all proposals that have new ones, by their beginnings."""
-        found = [digest_of(self.child(number)) for number, one in self.recorded.items() if one.texts]
-        return {digest[:SHOWN]: digest for digest in found}
 
     @cached_property
     def _train(self) -> dict[str, RecordedRow]:

@@ -127,7 +127,7 @@ async def rescore_run(
         raise JournalError(
             f"run {run.id} is {run.status} and has nothing to score: no candidate was evaluated on its validation rows"
         )
-    recorded = results(store, run.id, itertools.product(candidates, rows), dict)
+    recorded = results(store, run.id, itertools.product(candidates, rows), lambda _, result: result)
     outputs: dict[bytes, _RecordedOutput] = {}
     keys: dict[tuple[int, int], bytes] = {}
     for kept, row in itertools.product(candidates, rows):

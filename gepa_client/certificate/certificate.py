@@ -19,8 +19,8 @@ from gepa_client.certificate.verdict import Verdict, allowed_error, judge
 from gepa_client.errors import NoCertificate
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.entries import CandidateRecord, StoredRun
+from gepa_client.journal.history import by_unit
 from gepa_client.journal.requests import digest_of
-from gepa_client.journal.row_content import by_unit
 from gepa_client.journal.store import Store
 from gepa_client.settings.run_config import RunConfig, score_range_of
 from gepa_client.settings.run_settings import (

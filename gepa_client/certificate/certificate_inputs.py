@@ -45,7 +45,7 @@ from gepa_client.journal.history import (
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.steer_entries import Propose, SteerEntry
 from gepa_client.journal.store import Store
-from gepa_client.journal.stored_fields import ended_record
+from gepa_client.journal.stored_fields import ENTRY_FIELDS, ended_record
 from gepa_client.journal.tie_entries import TieDecision, TiePlan, part_of_left_rows, part_of_ties
 from gepa_client.settings.run_settings import LARGEST_SCORE
 
@@ -237,8 +237,8 @@ class _RecordedEntries:
         digest = hashlib.blake2b(digest_size=16)
         for part in sorted({*(parts or store.parts(run.id))} - {EVENTS, PROCESSES}):  # they follow from the others
             for entry in entries(store, run.id, part):
-                place = [part, entry.number, entry.kind, entry.digest, entry.about, len(entry.answer)]
-                digest.update(orjson.dumps(place) + entry.answer)
+                place = [getattr(entry, name) for name in ENTRY_FIELDS]
+                digest.update(orjson.dumps([*place, len(entry.answer)]) + entry.answer)
                 if part == SEARCH and entry.kind == EVALUATE:
                     self.evaluations += 1
                     self._search.setdefault(entry.digest, []).append(self._score(entry.answer))

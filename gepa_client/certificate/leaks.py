@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pydantic import BaseModel, ConfigDict
 
 from gepa_client.analysis.copied_text import copied_texts, nearly_copied_texts, strings_in
-from gepa_client.journal.history import RecordedRow
-from gepa_client.journal.row_content import shared_rows
+from gepa_client.journal.history import RecordedRow, shared_rows
 
 NEARBY = 200
 """Characters beside a copied text in which another text of its row counts as copied with it, such as its answer."""

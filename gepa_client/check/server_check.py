@@ -5,7 +5,6 @@ import contextlib
 import functools
 import json
 import random
-import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,17 +52,24 @@ from gepa_client.fleet.handshake import (
 )
 from gepa_client.gepa.noise_warning import noise_warning
 from gepa_client.gepa.reflective_records import customary_records
-from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, default_sample, list_server_rows, rows_searched
+from gepa_client.gepa.row_loaders import (
+    COMPARED,
+    EXACT_VALUES,
+    AnyRow,
+    default_sample,
+    list_server_rows,
+    rows_searched,
+    rows_to_compare,
+)
+from gepa_client.journal.history import content_key
 from gepa_client.journal.requests import digest_of
-from gepa_client.journal.row_content import content_key
 from gepa_client.run import splits
-from gepa_client.run.compared_rows import COMPARED, rows_to_compare
 from gepa_client.run.resolved_settings import endpoints, evolve_of, is_deterministic, metric_call_budget, scorers
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig, score_range_of
 from gepa_client.settings.run_settings import GEPA_MINIBATCH
 from gepa_client.transport.address import Address, rpc_url
 from gepa_client.transport.calls import CALL_TIMEOUT_S
-from gepa_client.transport.event_loop import GroupTask, run_group
+from gepa_client.transport.event_loop import GroupTask, in_daemon_thread, run_group
 from gepa_client.transport.responses import validated
 from gepa_client.transport.rpc_client import RpcClient
 from protocol import DiscoverResult, MakeReflectiveDatasetResult
@@ -205,7 +211,10 @@ class _ServerCheck:
             self.note("evaluate", "skipped", "no row is tried until what failed is fixed")
             rows = []
         model = self.config.reflection_lm
-        calling = self._call_reflection_model(model) if rows and model is not None and self.calls_model else None
+        calling = None
+        if rows and model is not None and self.calls_model:  # beside the rows; a check that is stopped does not wait
+            kwargs = self.config.reflection_lm_kwargs or {}
+            calling = in_daemon_thread(functools.partial(call_reflection_model, model, kwargs))
         if rows:
             await self._try(rows)
         if rows and self.alone and self.others:
@@ -223,23 +232,6 @@ class _ServerCheck:
             self.note("proposals", "ok", "by the program itself (not called here)")
         else:
             self.note("proposals", "warning", NO_PROPOSER)
-
-    def _call_reflection_model(self, model: str) -> asyncio.Future[tuple[StepVerdict, str]]:
-        """Begin the call of the reflection model beside the rows; a check that is stopped does not wait for its end."""
-        loop = asyncio.get_running_loop()
-        found: asyncio.Future[tuple[StepVerdict, str]] = loop.create_future()
-
-        def settle(ended: tuple[StepVerdict, str]) -> None:
-            if not found.cancelled():
-                found.set_result(ended)
-
-        def call() -> None:
-            ended = call_reflection_model(model, self.config.reflection_lm_kwargs or {})
-            with contextlib.suppress(RuntimeError):  # the check was stopped, and its loop is closed
-                loop.call_soon_threadsafe(settle, ended)
-
-        threading.Thread(target=call, name="reflection", daemon=True).start()
-        return found
 
     def _code(self) -> None:
         """Note what would be changed, code or prompts; nothing for a program without code."""

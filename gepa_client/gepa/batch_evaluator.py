@@ -49,18 +49,13 @@ class EvaluationItem:
 
 @dataclass(frozen=True)
 class ExampleDone:
-    """An example has its result. `in_flight`: examples that are still being evaluated.
-
-    `seconds`, `score`, `status`, `usage`, `error`, `feedback`: as the server gave them.
-    """
+    """An example has its result. `seconds`, `score`, `status`, `error`, `feedback`: as the server gave them."""
 
     id: str
     candidate: Candidate
     status: str
     score: float | None
     seconds: float
-    in_flight: int
-    usage: dict[str, Any] | None
     error: dict[str, Any] | None
     feedback: str | None = None
 
@@ -246,7 +241,7 @@ class BatchEvaluator:
             rows,
             trace=batch.item.trace,
             items=_wire_items(batch),
-            request=(request.key.digest, request.key.about),
+            request=(request.key.candidate, request.key.row),
             group=None if self._scorers_read else batch.group,  # without a group trajectories are inline
             parse_error=functools.partial(self._too_large, rows),
             probe=functools.partial(self._probe, request),
@@ -347,8 +342,6 @@ class BatchEvaluator:
                     status=result["status"],
                     score=result["score"],
                     seconds=result["seconds"],
-                    in_flight=self.fleet.in_flight,
-                    usage=result.get("usage"),
                     error=result.get("error"),
                     feedback=result.get("feedback"),
                 )

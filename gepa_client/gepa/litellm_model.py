@@ -6,7 +6,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -111,7 +111,6 @@ class LiteLLMModel:
         self.pause_s = pause_s
         self.kwargs = kwargs
         self.total_cost = 0.0
-        self._warned_of_price = False
         self._lock = threading.Lock()
         self._pacer = RequestPacer(per_minute, cancel_token)
         self._random = random.SystemRandom()  # never the global generator, which GEPA's runs may depend on
@@ -148,10 +147,6 @@ class LiteLLMModel:
         )
         with self._lock:
             self.total_cost += completion.cost_usd or 0.0
-            warns = completion.cost_usd is None and not self._warned_of_price
-            self._warned_of_price |= warns
-        if warns:
-            logger.warning("no price is known for %s: its cost is not counted, and no cost limit can hold", self.name)
         return completion
 
     def _answer(self, litellm: Any, messages: list[dict[str, Any]]) -> Any:
@@ -217,11 +212,15 @@ def _never_sent(error: BaseException | None) -> bool:
     """Whether openai's client had no credentials; litellm labels that a server error."""
     import openai  # a dependency of litellm, loaded with it
 
+    # the base of its errors: what is raised before anything is sent
+    return any(type(each) is openai.OpenAIError for each in _causes(error))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and those that led to it."""
     while error is not None:
-        if type(error) is openai.OpenAIError:  # the base of its errors: what is raised before anything is sent
-            return True
-        error = error.__context__
-    return False
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def preload() -> None:
@@ -261,10 +260,9 @@ def address_of(error: BaseException | None) -> str | None:
     if _never_sent(error):
         return None
     found = None
-    while error is not None:
+    for each in _causes(error):
         with contextlib.suppress(RuntimeError, AttributeError):  # it has no request, or does not know it
-            found = str(error.request.url)  # type: ignore[attr-defined]
-        error = error.__cause__ or error.__context__
+            found = str(each.request.url)  # type: ignore[attr-defined]
     return found
 
 
@@ -272,11 +270,10 @@ def _lost_connection(error: BaseException | None) -> str | None:
     """Return the address and why no answer came from it, if the connection failed; None for any other error."""
     import httpx  # litellm sends its requests by it
 
-    while error is not None:
-        if isinstance(error, httpx.TransportError):
+    for each in _causes(error):
+        if isinstance(each, httpx.TransportError):
             with contextlib.suppress(RuntimeError):  # it does not know its request
-                return f"{error.request.url}: {str(error) or type(error).__name__}"
-        error = error.__cause__ or error.__context__
+                return f"{each.request.url}: {str(each) or type(each).__name__}"
     return None
 
 

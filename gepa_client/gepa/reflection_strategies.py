@@ -1,12 +1,10 @@
 """GEPA reflection strategies that make all proposals of an iteration at once; one failure does not lose the others."""
 
 import asyncio
-import threading
 import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -24,7 +22,7 @@ from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal, execute_missing
 from gepa_client.journal.requests import RecordedRequest, digest_of, request_key
 from gepa_client.journal.run_events import TextAnswer, UnusableReason
-from gepa_client.transport.event_loop import GroupTask, run_to_end
+from gepa_client.transport.event_loop import GroupTask, in_daemon_thread, run_to_end
 from protocol import JsonValue
 
 LanguageModel = Callable[[Prompt], str]
@@ -276,9 +274,9 @@ class ConcurrentReflection(ReflectionStrategy):
         complete = getattr(self.lm, "complete", None)
         try:
             if complete is None:
-                text, cut_off, usage = await _in_thread(lambda: self.lm(prompt)), False, None
+                text, cut_off, usage = await in_daemon_thread(lambda: self.lm(prompt)), False, None
             else:
-                completion = await _in_thread(lambda: complete(prompt))
+                completion = await in_daemon_thread(lambda: complete(prompt))
                 text, cut_off = completion.text, completion.cut_off
                 usage = {
                     "cost_usd": completion.cost_usd,
@@ -372,18 +370,3 @@ class ProgramReflection(ReflectionStrategy):
         if text is None:
             return "not text"
         return self.check.judged(text, before) if self.check else None
-
-
-async def _in_thread(call: Callable[[], Any]) -> Any:
-    """Return what a call returns, made on a daemon thread of its own: no exit may wait for a model's slow answer."""
-    made: Future[Any] = Future()
-
-    def work() -> None:
-        try:
-            made.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
-            made.set_exception(error)
-
-    made.set_running_or_notify_cancel()
-    threading.Thread(target=work, name="reflection", daemon=True).start()
-    return await asyncio.wrap_future(made)

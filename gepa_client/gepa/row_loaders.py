@@ -1,4 +1,4 @@
-"""Rows of data: read from a file or held by the server, the loaders GEPA draws them from, and a sample for a search."""
+"""Rows of data: of a file or of the server, GEPA's loaders of them, and those chosen to search or to compare by."""
 
 import functools
 import hashlib
@@ -20,7 +20,9 @@ from protocol import JsonValue, ListExamplesResult
 
 if TYPE_CHECKING:
     from gepa_client.transport.rpc_client import RpcClient  # heavy
-
+import itertools
+import json
+import unicodedata
 
 EXACT_VALUES = "exact_values"
 """The capability of servers that take markers."""
@@ -230,3 +232,30 @@ async def list_server_rows(client: "RpcClient", split: str) -> list[AnyRow]:
             return rows
         if not page.examples:
             raise BadResponse(f"{split}: the server declares {page.total} rows, but lists only {len(rows)}")
+
+
+COMPARED = 5
+"""Rows that are evaluated on each server."""
+
+SEARCHED = 1000
+"""Rows among which those to compare by are looked for."""
+
+
+def rows_to_compare(rows: Sequence[AnyRow], count: int = COMPARED) -> list[AnyRow]:
+    """Return the rows that show most of what two implementations may treat differently, in their order.
+
+    Each has, in its JSON, most neighbours of two kinds of characters that none chosen before has (a capital before a
+    small letter, two spaces, a sign before a digit, ...), then most of them. Of rows whose data stays on the server
+    these are the first. Only `SEARCHED` rows are read.
+    """
+    rows = rows[:SEARCHED]
+    texts = [json.dumps(row.data, ensure_ascii=False) for row in rows]
+    pairs = [set(itertools.pairwise(map(unicodedata.category, text))) for text in texts]
+    chosen: list[int] = []
+    seen: set[tuple[str, str]] = set()
+    while len(chosen) < min(count, len(rows)):
+        left = (at for at in range(len(rows)) if at not in chosen)
+        best = max(left, key=lambda at: (len(pairs[at] - seen), len(pairs[at]), -at))
+        chosen.append(best)
+        seen |= pairs[best]
+    return [rows[at] for at in sorted(chosen)]

@@ -136,7 +136,8 @@ class Entry:
     `part`: which of the run's number lines (`search`, `start`, `test-3`, ...). `number`: from 0, in the order asked.
     `kind`: `evaluate`, `reflective_dataset`, `completion`, `mutation`, `stop`, ... `digest`: of the request, in hex.
     `about`: the request in words. `answer`: JSON in UTF-8, its keys in their own order. `omitted`: the size in bytes of
-    an answer that was left in the store; then `answer` is empty.
+    an answer that was left in the store; then `answer` is empty. `candidate`, `row`: the digests of what an evaluation
+    is of, the row's as it goes over the wire; empty for other kinds.
     """
 
     __pydantic_config__ = READ_ROWS
@@ -148,6 +149,8 @@ class Entry:
     about: str
     answer: bytes
     omitted: Index = 0
+    candidate: Word = ""
+    row: Word = ""
 
 
 @dataclass(frozen=True, slots=True)

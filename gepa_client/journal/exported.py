@@ -177,7 +177,7 @@ class Document(_Part):
     """The whole file."""
 
     format: Literal["evolverpc-run"]
-    version: Literal[6]
+    version: Literal[7]
     run: ExportedRun
     rows: list[Annotated[WireRow, AfterValidator(_checked)]]
 

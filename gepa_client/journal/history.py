@@ -1,6 +1,7 @@
-"""Queries over a recorded run: the server, the rows, each candidate's result on each row."""
+"""Queries over a recorded run: the server, the rows and which are equal, each candidate's result on each row."""
 
 import bisect
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -98,6 +99,15 @@ def sealed_rows(store: Store, run_id: str) -> list[RecordedRow]:
     return [_row(position, row) for position, row in enumerate(_start(store, run_id).get(TEST) or [])]
 
 
+def row_names(store: Store, run_id: str) -> dict[str, str]:
+    """Return the split and the id of each row, as in `val 7`, by the digest of the row; of equal rows the first."""
+    found: dict[str, str] = {}
+    for split, rows in {**selection_rows(store, run_id), "test": sealed_rows(store, run_id)}.items():
+        for row in rows:
+            found.setdefault(digest_of(row.example), f"{split} {row.id}")
+    return found
+
+
 def score_of(result: Mapping[str, Any], failure_score: float) -> float:
     """Return the score that GEPA gets for an `ExampleResult`; `failure_score`: that of examples that failed."""
     return float(result["score"]) if result.get("status") == "ok" else failure_score
@@ -107,10 +117,10 @@ def results(
     store: Store,
     run_id: str,
     places: Iterable[Place],
-    keep: Callable[[dict[str, Any]], T],
+    keep: Callable[[int, dict[str, Any]], T],
     numbers: Mapping[str, Sequence[int]] | None = None,
 ) -> Results[T]:
-    """Return what `keep` returns of each candidate's recorded result on a row; pairs without one are absent.
+    """Return what `keep` makes of each candidate's recorded result on a row, and its number; pairs without are absent.
 
     A row may have been run with a candidate more than once. The result meant is the one that gave the score GEPA kept;
     without such a score, the last before the candidate entered the pool. Traced results count only without others.
@@ -210,7 +220,7 @@ def _requests(places: Iterable[Place]) -> _Requests:
     return wanted
 
 
-def _meant(wanted: _Requests, recorded: Iterable[Entry], keep: Callable[[dict[str, Any]], T]) -> Results[T]:
+def _meant(wanted: _Requests, recorded: Iterable[Entry], keep: Callable[[int, dict[str, Any]], T]) -> Results[T]:
     """Return, of the results of each request, the one that `results` describes."""
     found: dict[tuple[int, int], tuple[tuple[bool, bool, bool, int], T]] = {}
     for entry in recorded:
@@ -223,7 +233,7 @@ def _meant(wanted: _Requests, recorded: Iterable[Entry], keep: Callable[[dict[st
             rank = (gave, early, not trace, entry.number if early else -entry.number)
             before = found.get((kept.index, row_id))
             if before is None or rank > before[0]:
-                found[kept.index, row_id] = (rank, keep(answer))
+                found[kept.index, row_id] = (rank, keep(entry.number, answer))
     return {place: kept for place, (_, kept) in found.items()}
 
 
@@ -241,3 +251,41 @@ def _row(row_id: int, row: dict[str, Any]) -> RecordedRow:
     if "split" in row:
         return RecordedRow(row_id, {"id": row["id"], "split": row["split"]}, row.get("data"))
     return RecordedRow(row_id, row, row["data"])
+
+
+def content_key(wire: Mapping[str, Any], data: Any) -> str:
+    """Return a text that two rows share if they are equal.
+
+    `wire`: the row as it goes over the wire. `data`: None if it is not known: such a row of the server is equal to
+    itself alone.
+    """
+    if data is None and "split" in wire:
+        return f"{wire['split']}/{wire['id']}"
+    return json.dumps(_without_white_space(data), sort_keys=True)
+
+
+def _without_white_space(value: Any) -> Any:
+    """Return the value with one space for each white space within its texts, and none at their ends."""
+    if isinstance(value, str):
+        return " ".join(value.split())
+    if isinstance(value, dict):
+        return {name: _without_white_space(part) for name, part in value.items()}
+    return [_without_white_space(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def by_unit(rows: Sequence[RecordedRow], scores: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Return the scores by unit; `scores`: by row, then by repeat.
+
+    The order is that of digests of the rows' contents: neither their scores nor their file decide about it.
+    """
+    units: dict[str, list[float]] = {}
+    for row, of_row in zip(rows, scores, strict=True):
+        units.setdefault(content_key(row.example, row.data), []).extend(of_row)
+    return [units[key] for key in sorted(units, key=digest_of)]
+
+
+def shared_rows(splits: Mapping[str, Sequence[RecordedRow]]) -> dict[str, int]:
+    """Return how many test rows are equal to rows of each other split."""
+    known = {split: {content_key(row.example, row.data) for row in rows} for split, rows in splits.items()}
+    test = [content_key(row.example, row.data) for row in splits["test"]]
+    return {split: sum(key in keys for key in test) for split, keys in known.items() if split != "test"}

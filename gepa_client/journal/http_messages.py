@@ -44,6 +44,9 @@ ERRORS: dict[str, type[Exception]] = {
     "unavailable": StoreUnavailable,
 }
 
+IF_ANY = ("omitted", "failed", "candidate", "row")
+"""Members of entries and attempts that most of them have nothing in."""
+
 _OWN_MEMBERS = {"answer": "entry", "attempt": "attempt", "texts": "candidate"}
 _LOCAL = {"runs", "attempts", "all_attempts", "close"}
 """Methods without one on the wire."""
@@ -115,7 +118,7 @@ def loaded(data: bytes) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a dataclass, bytes or an iterable as JSON; `omitted` and `failed` only if something is.
+    """Return a dataclass, bytes or an iterable as JSON; of rows without members of `IF_ANY` that are empty.
 
     Raises `StoreDamaged` for bytes that are no text.
     """
@@ -124,7 +127,8 @@ def plain(value: Any) -> Any:
             return value.decode()
     if is_dataclass(value) and not isinstance(value, type):
         named = {field.name: getattr(value, field.name) for field in fields(value)}
-        return {name: member for name, member in named.items() if member or name not in ("omitted", "failed")}
+        optional = IF_ANY if isinstance(value, Entry | Attempt) else ()
+        return {name: member for name, member in named.items() if member or name not in optional}
     if isinstance(value, Iterable):
         return list(value)
     raise TypeError(f"{type(value).__name__} has no wire form")

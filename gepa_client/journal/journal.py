@@ -313,8 +313,8 @@ class Journal:
 
     def _entry(self, request: RecordedRequest, kind: str, answer: Any) -> Entry:
         data = self.secrets.written(answer, VERBATIM.get(kind, frozenset()))
-        about = self.secrets.redact_text(request.key.about)
-        return Entry(self.part, request.number, kind, request.key.digest, about, data)
+        key = replace(request.key, about=self.secrets.redact_text(request.key.about))
+        return key.answered(self.part, request.number, data, kind=kind)
 
     # --- attempts and rollouts ---------------------------------------------------------------------------------------
 
@@ -330,8 +330,7 @@ class Journal:
     def record_rollout(self, request: RecordedRequest, result: JsonValue) -> JsonValue:
         """Queue a program's answer without a score, so that it is paid for only once; return it as written."""
         data = self.secrets.written(result)
-        key = request.key
-        self.storage.write(Entry(self._rollouts, request.number, ROLLOUT, key.digest, key.about, data))
+        self.storage.write(request.key.answered(self._rollouts, request.number, data, kind=ROLLOUT))
         return orjson.loads(data)
 
     @property

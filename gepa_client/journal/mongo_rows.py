@@ -134,7 +134,6 @@ class MongoRows:
         data = row[table.blob]
         document |= {"blob": None, "chunks": 0}
         if row["size"] > INLINE:
-            data = data.encode() if isinstance(data, str) else data
             name = f"{document['_id']}/{hashlib.blake2b(data, digest_size=16).hexdigest()}"
             cuts = range(0, len(data), CHUNK)
             document |= {table.blob: None, "blob": name, "chunks": len(cuts)}

@@ -9,6 +9,7 @@ from gepa_client.journal.stored_fields import (
     ATTEMPTS,
     CANDIDATES,
     ENTRIES,
+    ENTRY_FIELDS,
     STARTED_FIELDS,
     WRITERS,
     candidate_bytes,
@@ -18,8 +19,6 @@ from gepa_client.journal.stored_fields import (
     plain,
     started_record,
 )
-
-READABLE = 1 << 20
 
 SAME = {
     "attempts": (*STARTED_FIELDS, "owner"),
@@ -50,7 +49,8 @@ class PreparedRows:
                     place = {"part": row.part, "number": row.number, "attempt": row.attempt}
                     self._ended.append({**place, **ended_record(row)})
                 case CandidateRecord():
-                    self._kept.append({"number": row.index, **_body(candidate_bytes(row))})
+                    body, packed = pack(candidate_bytes(row))
+                    self._kept.append({"number": row.index, "packed": packed, "size": len(body), "body": body})
                 case Entry():
                     self._prepare(row)
         if whole:  # of the beginning and the end of an attempt the end holds both
@@ -103,10 +103,7 @@ class PreparedRows:
         answer, packed = pack(row.answer)
         self._entries.append(
             {
-                "part": row.part,
-                "number": row.number,
-                "kind": row.kind,
-                "digest": row.digest,
+                **{name: getattr(row, name) for name in ENTRY_FIELDS},
                 "about": plain(row.about),
                 "owner": self._owner,
                 "packed": packed,
@@ -114,14 +111,6 @@ class PreparedRows:
                 "answer": answer,
             }
         )
-
-
-def _body(data: bytes) -> Record:
-    """Return a candidate's JSON as columns; it stays text, for people who look into the database, unless it is long."""
-    if len(data) <= READABLE:
-        return {"packed": False, "size": len(data), "body": data.decode()}
-    body, packed = pack(data)
-    return {"packed": packed, "size": len(body), "body": body}
 
 
 def _new(rows: Rows, table: Table, made: Sequence[Record], run_id: str) -> tuple[list[int], list[Record]]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,23 +41,18 @@ LARGE_MEMBERS = ("output", "trajectory", "feedback")
 
 @dataclass(frozen=True, slots=True)
 class RequestKey:
-    """What GEPA asks for. `kind`, `digest`, `about`: see `Entry`."""
+    """What GEPA asks for; the fields are those of `Entry`."""
 
     kind: str
     digest: str
     about: str
+    candidate: str = ""
+    row: str = ""
 
-
-@dataclass(frozen=True, slots=True)
-class EvaluatedExample:
-    """An evaluation as it is described. `quoted_id`: the row's, by `repr`; `candidate`: the beginning of its digest."""
-
-    quoted_id: str
-    traced: bool
-    candidate: str
-
-
-_EVALUATED = re.compile(rf"evaluate example (.+?)(, traced,)? with candidate ([0-9a-f]{{{SHOWN}}})", re.DOTALL)
+    def answered(self, part: str, number: int, answer: bytes, *, kind: str | None = None) -> Entry:
+        """Return the entry with an answer; `kind`: another one than that of the request."""
+        kind = kind or self.kind
+        return Entry(part, number, kind, self.digest, self.about, answer, candidate=self.candidate, row=self.row)
 
 
 def digest_of(value: Any) -> str:
@@ -76,13 +70,7 @@ def evaluate_key(candidate_digest: str, example_digest: str, example_id: str, tr
     traced = ", traced," if trace else ""
     about = f"evaluate example {example_id!r}{traced} with candidate {candidate_digest[:SHOWN]}"
     text = f"evaluate {candidate_digest} {example_digest} {trace}"
-    return RequestKey(EVALUATE, _digest(text.encode()), about)
-
-
-def evaluated_of(about: str) -> EvaluatedExample | None:
-    """Return what `evaluate_key` wrote into `about`; None for another text."""
-    read = _EVALUATED.fullmatch(about)
-    return EvaluatedExample(read[1], bool(read[2]), read[3]) if read is not None else None
+    return RequestKey(EVALUATE, _digest(text.encode()), about, candidate_digest, example_digest)
 
 
 def request_key(kind: str, about: str, *parts: Any) -> RequestKey:

@@ -120,11 +120,8 @@ class Cancel(_Action):
     kind: Literal["cancel"] = "cancel"
 
 
-Action = Annotated[
-    Propose | Withdraw | Pin | Unpin | Drop | Hint | ClearHints | SetBudget | Pause | Cancel,
-    Field(discriminator="kind"),
-]
 AnyAction = Propose | Withdraw | Pin | Unpin | Drop | Hint | ClearHints | SetBudget | Pause | Cancel
+Action = Annotated[AnyAction, Field(discriminator="kind")]
 
 _ACTION: TypeAdapter[AnyAction] = TypeAdapter(Action)
 

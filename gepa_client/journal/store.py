@@ -396,13 +396,13 @@ class Store:
 
 def _entry(found: Record, largest: int | None = None) -> tuple[Entry, int]:
     """Return an entry, and the bytes of its answer."""
-    fields = found["part"], found["number"], found["kind"], found["digest"], found["about"]
+    fields = {name: found[name] for name in ENTRY_FIELDS}
     if largest == 0:
-        return Entry(*fields, b"", found["size"]), 0
+        return Entry(**fields, answer=b"", omitted=found["size"]), 0
     answer = unpack(found["answer"], found["packed"])
     if largest is not None and len(answer) > largest:
-        return Entry(*fields, b"", len(answer)), 0
-    return Entry(*fields, answer), len(answer)
+        return Entry(**fields, answer=b"", omitted=len(answer)), 0
+    return Entry(**fields, answer=answer), len(answer)
 
 
 def _seal(found: Record) -> tuple[Seal, int]:

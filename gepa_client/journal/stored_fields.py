@@ -42,7 +42,7 @@ CHANGEABLE = frozenset(RUN_FIELDS) - {"id", "updated"}
 STARTED_FIELDS = ("part", "number", "attempt", "kind", "endpoint", "instance")
 SUMMED = ("examples", "unpriced", "silent", "cost_usd", "input_tokens", "output_tokens", "seconds")
 REQUEST_FIELDS = ("id", "action", "author", "created", "outcome", "number", "reason")
-ENTRY_FIELDS = ("part", "number", "kind", "digest", "about")
+ENTRY_FIELDS = ("part", "number", "kind", "digest", "about", "candidate", "row")
 
 RUNS = Table(
     "runs",
@@ -90,13 +90,10 @@ def pack(data: bytes) -> tuple[bytes, bool]:
     return data, False
 
 
-def unpack(data: bytes | str, packed: bool) -> bytes:
+def unpack(data: bytes, packed: bool) -> bytes:
     """Return what was given to `pack`. Raises `StoreDamaged`."""
-    if isinstance(data, bytes) and not packed:
-        return data
     with decoding("stored data"):
-        kept = memoryview(data.encode() if isinstance(data, str) else data)
-        return zlib.decompress(kept) if packed else bytes(kept)
+        return zlib.decompress(data) if packed or not isinstance(data, bytes) else data
 
 
 @contextmanager

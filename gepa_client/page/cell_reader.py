@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
 from gepa_client.analysis.proposals import Excerpt, as_text, row_result
 from gepa_client.journal.entries import EVALUATE, SEARCH, CandidateRecord
-from gepa_client.journal.history import RecordedRow, entries, entries_at, results, validation_rows
+from gepa_client.journal.history import RecordedRow, entries, results, validation_rows
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
 from gepa_client.page.page_answers import Cell, StepShown
@@ -67,14 +65,8 @@ class CellReader:
         digests = [evaluate_key(candidate, example, row.id, trace).digest for trace in (True, False)]
         self._read_on()
         numbers = {digest: self._numbers.get(bytes.fromhex(digest), []) for digest in digests}
-        found = results(self._store, self._id, [(kept, row)], dict, numbers).get((kept.index, row.row_id))
-        if found is None:
-            return None, None
-        last = [number for each in numbers.values() for number in each]
-        for entry in entries_at(self._store, self._id, SEARCH, last):
-            if orjson.loads(entry.answer) == found:
-                return entry.number, found
-        return None, found
+        found = results(self._store, self._id, [(kept, row)], lambda *each: each, numbers)
+        return found.get((kept.index, row.row_id), (None, None))
 
     def _read_on(self) -> None:
         for entry in entries(self._store, self._id, SEARCH, self._read_to, largest=0):

@@ -25,17 +25,14 @@ DETAILS_SENT = 2_000
 class DecisionReader:
     """The decisions of one run; `read` adds what is new.
 
-    `candidates`: those of the store, by index. `digests`: of their texts, by the beginning of it; `indices`:
-    theirs, by the same. `proposed`: the same
-    of all proposals that have texts. `proposals`: all of them.
+    `candidates`: those of the store, by index; `indices`: theirs, by the digest of their texts. `proposals`: all of
+    them.
     """
 
     def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows) -> None:
         self._store, self._id, self._log, self._rows = store, run_id, log, rows
         self.candidates: list[CandidateRecord] = []
-        self.digests: dict[str, str | None] = {}
         self.indices: dict[str, int] = {}
-        self.proposed: dict[str, str] = {}
         self.proposals = RecordedProposals()
         self._next = 0
 
@@ -57,9 +54,7 @@ class DecisionReader:
         if index >= len(self.candidates) - 1:
             for kept in self._store.candidates(self._id, max(0, len(self.candidates) - 1)):
                 self.candidates[kept.index :] = [kept]
-                digest = digest_of(kept.texts)
-                self.digests.setdefault(digest[:SHOWN], digest)
-                self.indices.setdefault(digest[:SHOWN], kept.index)
+                self.indices.setdefault(digest_of(kept.texts), kept.index)
         return index < len(self.candidates)
 
     def _add(self, event: run_events.Event) -> None:
@@ -100,9 +95,7 @@ class DecisionReader:
         begun, evaluated, last = one.begun, one.evaluated, one.last
         digest = None
         if one.texts:
-            whole = digest_of({**self.candidates[begun.parent].texts, **one.texts})
-            digest = whole[:SHOWN]
-            self.proposed[digest] = whole
+            digest = digest_of({**self.candidates[begun.parent].texts, **one.texts})[:SHOWN]
         return Proposal(
             key=f"proposal {one.number}",
             at=one.number,

@@ -1,12 +1,12 @@
 """What a run began with, as the page needs it: the program's description, the rows."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from evolverpc_common.display_text import one_line
+from gepa_client.analysis.copied_text import strings_in
 from gepa_client.journal.entries import START
-from gepa_client.journal.history import DISCOVERY, RecordedRow, discovery, row_counts, selection_rows
-from gepa_client.journal.requests import EvaluatedExample, digest_of, evaluate_key
+from gepa_client.journal.history import DISCOVERY, RecordedRow, discovery, row_counts, row_names, selection_rows
+from gepa_client.journal.requests import SHOWN, digest_of
 from gepa_client.journal.store import Store
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.page_events import Rows
@@ -22,8 +22,8 @@ class InitialRows:
     """The rows of a run; `read` adds their events once they are recorded.
 
     `declared`: the server's description, None before it is recorded. `train`, `val`: rows in order; `val` are the
-    training rows if no validation rows were given. `places`: of validation rows, by their quoted id. `train_ids`:
-    quoted ids of training rows; empty if they are the validation rows. `names`: of validation rows in scores.
+    training rows if no validation rows were given. `places`: of validation rows, by their digests. `names`: of
+    validation rows in scores.
     """
 
     def __init__(self, store: Store, run_id: str, log: EventLog) -> None:
@@ -31,12 +31,11 @@ class InitialRows:
         self.declared: dict[str, Any] | None = None
         self.train: list[RecordedRow] = []
         self.val: list[RecordedRow] = []
-        self.places: dict[str, list[int]] = {}
-        self.train_ids: set[str] = set()
+        self.places: dict[str, int] = {}
         self.names: list[str] = []
         self.splits: dict[str, int] = {}
         """Rows by split."""
-        self._digests: dict[int, str] = {}
+        self._row_names: dict[str, str] = {}
 
     @property
     def program(self) -> dict[str, Any]:
@@ -48,28 +47,10 @@ class InitialRows:
         """The language of the program's server; None before it is known."""
         return self.declared["server"]["language"] if self.declared is not None else None
 
-    def place_of(self, request: str, about: EvaluatedExample, candidate: str | None) -> int | None:
-        """Return the place of the validation row that a request evaluated; None if it was a training row.
-
-        `candidate`: the digest of its texts; without it, the first row of this id is meant.
-        """
-        for place in self.places.get(about.quoted_id, ()):
-            row = self.val[place]
-            if candidate is None:
-                return place
-            if place not in self._digests:
-                self._digests[place] = digest_of(row.example)
-            if evaluate_key(candidate, self._digests[place], row.id, about.traced).digest == request:
-                return place
-        return None
-
-    def split_of(self, request: str, about: EvaluatedExample, candidate: str | None) -> str:
-        """Return the split of a row; of both if two rows have its id and the candidate is not known."""
-        if self.val is self.train:
-            return "train"
-        if candidate is None and about.quoted_id in self.train_ids and about.quoted_id in self.places:
-            return "train or val"
-        return "train" if self.place_of(request, about, candidate) is None else "val"
+    def row_name(self, digest: str) -> str:
+        """Return the split and the id of the row with this digest; the beginning of the digest if there is none."""
+        self._row_names = self._row_names or row_names(self._store, self._id)
+        return self._row_names.get(digest, f"row {digest[:SHOWN]}")
 
     def read(self) -> None:
         """Read the rows if they have not been read."""
@@ -86,9 +67,7 @@ class InitialRows:
         own = "val" in splits
         self.train, self.val = splits["train"], splits.get("val", splits["train"])
         self.names = [str(row.row_id) for row in self.val]
-        self.train_ids = {repr(row.id) for row in self.train} if own else set()
-        for place, row in enumerate(self.val):
-            self.places.setdefault(repr(row.id), []).append(place)
+        self.places = {digest_of(row.example): place for place, row in enumerate(self.val)}
         for start in range(0, len(self.val), ROWS_SENT):
             part = self.val[start : start + ROWS_SENT]
             ids = [row.id for row in part]
@@ -98,12 +77,4 @@ class InitialRows:
 
 def label_of(data: Any) -> str:
     """Return the beginning of the first text in the data of a row as one line; empty without one."""
-    return next((one_line(text[: 4 * LABEL], LABEL) for text in _texts(data) if text.strip()), "")
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _texts(inner)
+    return next((one_line(text[: 4 * LABEL], LABEL) for text in strings_in(data) if text.strip()), "")

@@ -97,15 +97,7 @@ class NoticeInput:
                 else f"The server ends each after {duration(limit)}, as a time-out, which counts as {score:g}."
             )
         if is_stuck:
-            groups = self.failures.groups if self.failures is not None else ()
-            timed_out = next((group.traceback for group in groups if group.status == "timeout"), None)
-            place = failed_at(timed_out or "")
-            where = (
-                "on these rows; a time-out shows the line"
-                if place is None
-                else f"there: the first time-out was at {place}"
-            )
-            text.append(f"Find out what the program waits for {where}.")
+            text.append("Find out what the program waits for on these rows; a time-out shows the line.")
             text.append(
                 "If it answers again, the run continues by itself; else pause the run, fix the program, start its "
                 "server again, with a shorter --example-timeout-s if there are many, and resume the run."
@@ -134,10 +126,9 @@ class NoticeInput:
         """Return what to do about a program that failed on examples: first the program, then its recorded failures."""
         run = self.run
         first = next((group for group in failures.groups if group.traceback), failures.groups[0])
-        place = failed_at(first.traceback or "")
         fix = (
             f"Fix the program: {failures.failed:,} of {failures.evaluated:,} examples failed, first with "
-            f"{one_line(first.type, 80)}: {one_line(first.message, 200)}{f' in {place}' if place else ''}. "
+            f"{one_line(first.type, 80)}: {one_line(first.message, 200)}. "
             "Start its server again."
         )
         if self.seed_failed:
@@ -164,13 +155,3 @@ def _example(each: LongInFlight) -> str:
     kind = "candidate" if re.fullmatch(r"\d{1,6}", each.candidate) else "proposal"
     row = each.row if " " in each.row else f"row {each.row}"
     return f"{one_line(row, 60)} with {kind} {each.candidate}"
-
-
-def failed_at(traceback: str) -> str | None:
-    """Return the file, the line and its code of the last frame of the first Python traceback in a text."""
-    first = re.split(r"^(?:During handling|The above exception)", traceback, flags=re.MULTILINE)[0]
-    frames = re.findall(r'^\s*File "([^"\n]+)", line (\d+)[^\n]*(?:\n +(?!File ")([^\n]+))?', first, re.MULTILINE)
-    if not frames:
-        return None
-    file, number, code = frames[-1]
-    return f"{one_line(file, 200)}, line {number}{f': {one_line(code, 120)}' if code else ''}"

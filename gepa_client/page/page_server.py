@@ -31,8 +31,7 @@ from gepa_client.page.built_page import ASSETS
 from gepa_client.page.connections import BACKLOG, REQUEST_S, connecting
 from gepa_client.page.event_log import EventLog, to_json
 from gepa_client.page.page_fact import NotThere
-from gepa_client.page.run_details import DETAILS, BadQuery, RunDetails
-from gepa_client.page.run_list import runs
+from gepa_client.page.run_details import DETAILS, BadQuery, RunDetails, runs
 from gepa_client.page.watched_runs import WatchedRuns
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from gepa_client.analysis.steered import TextsOutcome, request_text, taken_text,
 from gepa_client.gepa.row_loaders import rows_searched
 from gepa_client.journal.entries import CONTROL, RESUMED_BY, SEARCH, SteeringRequest, StoredRun
 from gepa_client.journal.lease import lease_seconds
-from gepa_client.journal.requests import evaluated_of
+from gepa_client.journal.requests import SHOWN
 from gepa_client.journal.steer_entries import SteerEntry, action_of
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
@@ -113,10 +113,6 @@ _OF_A_DRIVER = ("in_flight", "rate", "seconds_left", "cost_at_end_usd", "no_resu
 """What a heartbeat states that is nothing any more once the run is not driven."""
 
 
-ABOUT_SENT = 200
-"""Characters of a request that is not an evaluation of a row."""
-
-
 class HeartbeatReader:
     """The heartbeats of one run."""
 
@@ -134,30 +130,22 @@ class HeartbeatReader:
         counters = run.counters
         found: dict[str, Any] = counters.get("now") or {}
         shown = {name: value for name, value in found.items() if driven or name not in _OF_A_DRIVER}
-        tests = found.get("phase") == "testing"
         return Now.model_validate(
             {
                 **{name: value for name, value in shown.items() if name in Now.model_fields},
                 "iteration": counters.get("iteration"),
                 "metric_calls": counters.get("metric_calls"),
-                "longest": [self._in_flight(each, tests=tests) for each in found.get("longest") or () if driven],
+                "longest": [self._in_flight(each) for each in found.get("longest") or () if driven],
                 "active_seconds": counters.get("active_seconds"),
                 "beat_age_s": None if age is None else float(int(age)),
                 "lost": age is not None and age > lease_seconds(run),
             }
         )
 
-    def _in_flight(self, each: Mapping[str, Any], *, tests: bool) -> LongInFlight:
-        """Return an example of a heartbeat with the names of its row and candidate. `tests`: it is a test row."""
-        known = {name: value for name, value in each.items() if name not in ("digest", "about")}
-        about = evaluated_of(each["about"])
-        if about is None:
-            return LongInFlight(row=each["about"][:ABOUT_SENT], candidate="?", **known)
-        short, decisions = about.candidate, self._decisions
-        digest = decisions.digests.get(short) or decisions.proposed.get(short)
-        split = "test" if tests else self._rows.split_of(each["digest"], about, digest)
-        index = decisions.indices.get(short, short)
-        return LongInFlight(row=f"{split} {about.quoted_id[1:-1]}", candidate=str(index), **known)
+    def _in_flight(self, each: Mapping[str, Any]) -> LongInFlight:
+        """Return an example of a heartbeat with the names of its row and candidate."""
+        index = self._decisions.indices.get(each["candidate"], each["candidate"][:SHOWN])
+        return LongInFlight(**{**each, "row": self._rows.row_name(each["row"]), "candidate": str(index)})
 
 
 def steers(store: Store, run: StoredRun, proposals: RecordedProposals) -> Iterator[Steer]:

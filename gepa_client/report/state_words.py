@@ -85,8 +85,6 @@ def pool_text(view: RunView) -> str:
         parts.append(f"{counted(len(view.skipped), 'iteration')} without a proposal")
     if view.failures:
         parts.append(f"{len(view.failures)} failed")
-    if view.unusable.dropped:
-        parts.append(f"{view.unusable.dropped} dropped")
     return " · ".join(filter(None, parts))
 
 

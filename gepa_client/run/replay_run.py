@@ -105,19 +105,15 @@ def emit_started(
 
 def emit_analyses(store: Store, run_id: str, emit: Emit) -> None:
     """Emit which examples failed, were tried again and were copied, if any; print those that failed into the log."""
-    analyses: dict[str, Callable[[Store, str], Event | None]] = {
-        "the failed examples could not be reported": failed_examples,
-        "the examples that were tried again could not be counted": retried_examples,
-        "copied examples could not be looked for": copied_examples,
-    }
-    for fault, analysis in analyses.items():
+    analyses: tuple[Callable[[Store, str], Event | None], ...] = (failed_examples, retried_examples, copied_examples)
+    for analysis in analyses:
         try:
             if (found := analysis(store, run_id)) is not None:
                 emit(found)
             if isinstance(found, FailedExamples):
                 _print_failures(found)
         except (JournalError, OSError) as error:
-            emit(Warned(message=f"{fault}: {stop_reason(error)}"))
+            emit(Warned(message=f"failed and copied examples could not be looked for: {stop_reason(error)}"))
 
 
 def _print_failures(found: FailedExamples) -> None:

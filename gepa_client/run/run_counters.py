@@ -158,8 +158,8 @@ def _longest(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
     sent = [(each, endpoint) for endpoint in endpoints for each in tuple(endpoint.sent) if at - each.since >= LONG_S]
     return [
         {
-            "digest": each.request[0],
-            "about": each.request[1],
+            "candidate": each.request[0],
+            "row": each.request[1],
             "seconds": round(at - each.since),
             "limit_s": each.limit_s,
             "endpoint": endpoint.url,

@@ -7,12 +7,12 @@ import orjson
 
 from gepa_client.fleet.seed_comparison import NO_VERDICT, Results, SeedComparison
 from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.gepa.row_loaders import rows_to_compare
 from gepa_client.journal.entries import COMPARE, EVALUATE, SEARCH
 from gepa_client.journal.history import entries
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import RecordedRequest, RequestKey, digest_of, evaluate_key
+from gepa_client.journal.requests import RecordedRequest, RequestKey, digest_of
 from gepa_client.journal.store import Store
-from gepa_client.run.compared_rows import rows_to_compare
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.resolved_settings import is_deterministic
 from gepa_client.run.strategies import sampled_rows
@@ -45,15 +45,11 @@ def seed_comparison(
         """Return the results that the search has of single rows; those of a batch may depend on all of its rows."""
         if together:
             return {}
-        digest = digest_of(seed)
-        wanted = {
-            evaluate_key(digest, row.digest, row.id, trace).digest: at
-            for at, row in enumerate(rows)
-            for trace in (True, False)
-        }
+        candidate, wanted = digest_of(seed), {row.digest: at for at, row in enumerate(rows)}
         found: dict[int, Results] = {}
         for entry in itertools.islice(entries(store, journal.run_id, SEARCH), 2 * len(ids)):
-            if entry.kind == EVALUATE and (at := wanted.get(entry.digest)) is not None:
+            at = wanted.get(entry.row)
+            if entry.kind == EVALUATE and entry.candidate == candidate and at is not None:
                 result = orjson.loads(entry.answer)
                 if result["status"] not in NO_VERDICT:
                     found.setdefault(at, [result])

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, cast
 
+from gepa.core.state import GEPAState
 from gepa.proposer.base import CandidateProposal
 from gepa.strategies.proposal_sampling import (
     IndependentSampling,
@@ -18,7 +19,6 @@ from gepa_client.evolution.code_adapter import CodeMerge, EvolvingAdapter
 from gepa_client.evolution.code_reflection import DEFAULT_TEMPLATE, CodeReflection
 from gepa_client.evolution.lineage import Lineage, ScoringSelection
 from gepa_client.evolution.mutations import MutationRunner
-from gepa_client.evolution.selector import ComponentSelector
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection_strategies import ConcurrentReflection
 from gepa_client.gepa.row_loaders import RowLoader, SearchRows, search_rows
@@ -29,10 +29,10 @@ from gepa_client.run.splits import Splits
 from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcceptance
 from gepa_client.selection.race import RacedSelection, RacingAdapter, behind_best, races
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.settings.run_settings import GEPA_MINIBATCH
-from gepa_client.steering.active_requests import ActiveRequests
-from gepa_client.steering.steered_strategies import steered
-from protocol.code import GIT_BRANCH
+from gepa_client.settings.run_settings import GEPA_MINIBATCH, Evolve
+from gepa_client.steering.active_requests import ActiveRequests, steered
+from protocol import Candidate
+from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to
 
 PASSED = (
     *("reflection_prompt_template", "reflection_minibatch_size", "module_selector"),
@@ -187,3 +187,51 @@ def evolution_arguments(config: RunConfig, adapter: RemoteAdapter, reflection: A
         "module_selector": selector,
         "selection_strategy": ScoringSelection(selection(config.selection_strategy), lineage),
     }
+
+
+@dataclass
+class ComponentSelector:
+    """A component selector of GEPA's for programs whose code is a component. The same calls give the same answers.
+
+    Code is one of the components that take turns, or with `all_at_once` one of those that are changed together.
+    `unused`: what a candidate's code does not use.
+
+    Prompts are the program's own texts, and `added_components` if there are any.
+    """
+
+    evolve: Evolve
+    unused: Callable[[Candidate], Set[str]]
+    all_at_once: bool = False
+
+    def __call__(
+        self,
+        state: GEPAState[Any, Any],
+        trajectories: list[Any],  # noqa: ARG002 - GEPA's signature
+        subsample_scores: list[float],  # noqa: ARG002 - GEPA's signature
+        candidate_idx: int,
+        candidate: dict[str, str],
+    ) -> list[str]:
+        """Return the components to change in one task of an iteration; none if nothing may be changed."""
+        names = self._choice(candidate)
+        if self.all_at_once or len(names) < 2:
+            return names
+        order = state.list_of_named_predictors
+        turns = state.named_predictor_id_to_update_next_for_program_candidate
+        at = next(
+            turn % len(order)
+            for turn in range(turns[candidate_idx], 2 * len(order))
+            if order[turn % len(order)] in names
+        )
+        turns[candidate_idx] = (at + 1) % len(order)
+        return [order[at]]
+
+    def _choice(self, candidate: Candidate) -> list[str]:
+        """Components among which the step is."""
+        prompts = [] if self.evolve == "code" else self._prompts(candidate)
+        code = [GIT_BRANCH] if self.evolve != "prompts" else []
+        return [*code, *prompts]
+
+    def _prompts(self, candidate: Candidate) -> list[str]:
+        unused = self.unused(candidate)
+        own = [name for name in candidate if name not in (GIT_BRANCH, ADDED_COMPONENTS) and name not in unused]
+        return [*own, *([ADDED_COMPONENTS] if set(added_to(candidate)) - unused else [])]

@@ -20,7 +20,7 @@ from gepa_client.settings.run_settings import FleetSettings, SandboxSettings, Tr
 from gepa_client.settings.secret_settings import NOT_RECORDED, left_out
 
 FORMAT = "evolverpc-run"
-VERSION = 6
+VERSION = 7
 
 RUN_FIELDS = tuple(ExportedRun.model_fields)
 

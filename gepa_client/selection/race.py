@@ -17,8 +17,7 @@ from gepa_client.gepa.row_loaders import SearchRows
 from gepa_client.gepa.versions import cache_batch, cached_scores
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.run_events import RacedOut
-from gepa_client.selection.race_blocks import BlockRace, RacedProposal
-from gepa_client.selection.race_rule import race_order, targets
+from gepa_client.selection.race_blocks import BlockRace, RacedProposal, race_order, targets
 from gepa_client.settings.run_config import RunConfig
 from protocol import Candidate, DiscoverResult
 

@@ -1,13 +1,17 @@
-"""Stop a run: ask its driver from another process, or end it here if it has none; record what stopped it."""
+"""Requests to a run from outside of it: stop it, by its driver or here if it has none; queue what a page sends."""
 
 import time
 import uuid
-from typing import Literal
+from dataclasses import asdict
+from typing import Any, Literal
 
-from gepa_client.journal.entries import CONTROL, STEER, Entry, SteeringRequest, StoredRun
+from pydantic import ValidationError
+
+from gepa_client.journal.entries import CONTROL, STEER, SteeringRequest, StoredRun
+from gepa_client.journal.exported import mistakes
 from gepa_client.journal.lease import lease_seconds
 from gepa_client.journal.requests import request_key
-from gepa_client.journal.steer_entries import Cancel, Pause, SteerEntry, described
+from gepa_client.journal.steer_entries import Cancel, Pause, SteerEntry, action_of, described
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.steering.request_queue import request
@@ -26,7 +30,7 @@ def record_stop(store: Store, run_id: str, owner: str, status: str) -> None:
             made = SteerEntry(id=asked.id, action=action, author=asked.author, created=asked.created)
             key = request_key(STEER, described(action), asked.id)
             answer = made.model_dump_json().encode()
-            store.write(run_id, owner, [Entry(CONTROL, number, STEER, key.digest, key.about, answer)])
+            store.write(run_id, owner, [key.answered(CONTROL, number, answer)])
             store.answer_request(run_id, asked.id, "taken", number=number)
             number += 1
         elif kind == "pause" or status in OVER:
@@ -79,3 +83,24 @@ def stop(store: Store, run: StoredRun, wanted: Pause | Cancel, wait_s: float) ->
         if time.monotonic() >= until:
             return run, made
         time.sleep(LOOK_EVERY_S)
+
+
+def post_request(store: Store, run_id: str, posted: Any) -> dict[str, Any]:
+    """Queue the action that `posted` describes, as JSON of `steer_entries.Action`; return the request as JSON.
+
+    A `cancel` ends a run that no process drives at once.
+
+    Raises:
+        ValueError: it describes no action; the message states why. SteeringRefused: the run cannot do it.
+        NoSuchRun, StoreUnavailable: as the store.
+    """
+    try:
+        action = action_of(posted)
+    except ValidationError as error:
+        raise ValueError(mistakes(error, "the request")) from None
+    made: SteeringRequest
+    if isinstance(action, Pause | Cancel):
+        made = stop(store, store.run(run_id), action, wait_s=0)[1]
+    else:
+        made = request(store, run_id, action)
+    return asdict(made)

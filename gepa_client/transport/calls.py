@@ -69,7 +69,8 @@ class Call(Generic[T]):
     `group`: the contract's `_meta.group`, for servers with the capability `refs`. `optional`: params that only servers
     with a capability understand, with its name. `instance_params`: further params for the server process that is about
     to answer (capability `adapter_state`), by its `instance_id`.
-    `request`: (digest, description) of the request of the journal that it answers, of its first one if of several.
+    `request`: the digests of the candidate and the row that it evaluates for a request of the journal, of its first
+    ones if there are several.
     `failure_cost`: the cost of an attempt without a result, given its last error and its outcome.
     `probe`: given rows, the call of another row that has its result, and its log; None if there is none.
     `on_sent`: called before each sending; `on_progress`: called about once a second while the server reports progress.

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -119,6 +119,21 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
         return loop.run(work)
     finally:
         loop.close()
+
+
+def in_daemon_thread(call: Callable[[], T]) -> "asyncio.Future[T]":
+    """Begin a call on a daemon thread of its own, for whose end no exit waits; return its result, or its exception."""
+    made: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            made.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
+            made.set_exception(error)
+
+    made.set_running_or_notify_cancel()
+    threading.Thread(target=work, name=f"call of {call}", daemon=True).start()
+    return asyncio.wrap_future(made)
 
 
 async def _cancel_all() -> None:

@@ -91,7 +91,7 @@ class Certified(Made):
                     part = part_of_test(index, repeat)
                     key = evaluate_key(candidate, digest_of(row), row["id"], trace=False)
                     result = {"status": "ok", "score": score, "output": "red", "seconds": 0.1}
-                    rows.append(Entry(part, at, "evaluate", key.digest, key.about, orjson.dumps(result)))
+                    rows.append(key.answered(part, at, orjson.dumps(result)))
                     rows.append(Attempt(part, at, 1, "evaluate", URL, "first", "ok", 0.1, {"cost_usd": 0.01}))
         return rows
 
@@ -117,4 +117,4 @@ class Certified(Made):
 def _evaluated(part: str, number: int, text: str, row: dict[str, Any], *, trace: bool) -> Entry:
     key = evaluate_key(digest_of({"rules": text}), digest_of(row), row["id"], trace)
     result = {"status": "ok", "score": 1.0, "output": "red", "seconds": 0.1}
-    return Entry(part, number, "evaluate", key.digest, key.about, orjson.dumps(result))
+    return key.answered(part, number, orjson.dumps(result))

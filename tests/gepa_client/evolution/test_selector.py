@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gepa_client.evolution.selector import ComponentSelector
+from gepa_client.run.strategies import ComponentSelector
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH
 
 C, A = GIT_BRANCH, ADDED_COMPONENTS

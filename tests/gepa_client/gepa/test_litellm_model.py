@@ -69,7 +69,7 @@ def run(model_server, code):
 
 def test_it_retries_what_may_pass_raises_what_is_permanent_and_states_what_answers_cost(model_server):
     model_server.refusals += [429, 500, 503]
-    found, stderr = run(
+    found, _ = run(
         model_server,
         """
         lm = model("openai/gpt-4o-mini", temperature=0.5)
@@ -93,7 +93,6 @@ def test_it_retries_what_may_pass_raises_what_is_permanent_and_states_what_answe
     assert total > 2 * cost
     assert tokens == [5, 5]
     assert unpriced == [[None, 5, 5]] * 2
-    assert stderr.count("no price is known") == 1
     assert errors == ["AuthenticationError", "InternalServerError"]
     assert local_map == "True"
     assert model_server.requests[0]["temperature"] == 0.5

@@ -49,6 +49,8 @@ def test_the_result_meant_is_the_one_behind_the_score(tmp_path: Path, entries: l
     store = open_store(str(tmp_path / "runs.db"))
     store.create(Made().run(), [*rows, *entries, kept])
     twin = CandidateRecord(1, TEXTS, [0], 1, 5, 1.0, {"0": 1.0}, 0)
-    found = results(store, RUN_ID, itertools.product([kept, twin], validation_rows(store, RUN_ID)), dict)
+    found = results(
+        store, RUN_ID, itertools.product([kept, twin], validation_rows(store, RUN_ID)), lambda _, result: result
+    )
     store.close()
     assert [result["output"] for result in found.values()] == ([meant] * 2 if meant else [])

@@ -93,7 +93,7 @@ def broken(document: dict[str, Any], *path: str | int, value: object) -> dict[st
     ("path", "value", "message"),
     [
         (("format",), "gepa", 'its "format" should be "evolverpc-run"'),
-        (("version",), 4, "version 4, this evolverpc reads 6"),
+        (("version",), 4, "version 4, this evolverpc reads 7"),
         (("run", "status"), "sleeping", r"run\.status"),
         (("run", "id"), "../../elsewhere", r"run\.id"),
         (("run", "id"), "x\ud800", r"run\.id"),

@@ -7,7 +7,7 @@ import pytest
 
 from gepa_client.journal.run_events import FailureGroup
 from gepa_client.page.moment_events import CommandHint, FailureCounts, LongInFlight, Notice, Now, Run
-from gepa_client.page.notices import NoticeInput, failed_at
+from gepa_client.page.notices import NoticeInput
 
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "/a/b.py", line 3, in run\n    f()\n'
@@ -96,9 +96,8 @@ def test_a_stuck_run_names_where_it_waits_and_what_to_do() -> None:
     assert notice.kind == "stuck"
     assert notice.title == "No result for 11 min: 2 examples in flight; 2 timed out before"
     assert "val 7 with candidate 2 for 11 min" in words and "http://127.0.0.1:8100" in words
-    assert "after 5 min, as a time-out, which counts as 0." in words and "/a/c.py, line 8: s.recv(1)" in words
+    assert "after 5 min, as a time-out, which counts as 0." in words
     assert notice.commands == RUN["commands"]
-    assert failed_at("Error: x\n    at run (a.ts:3:4)") is None
 
 
 def test_a_run_states_what_it_waits_for_and_for_how_long() -> None:
@@ -120,7 +119,7 @@ def test_a_stopped_run_states_why_and_what_recorded_failures_count_as_if_the_pro
     calm = one(situation(**stopped))
     assert (calm.title, calm.text) == ("The run is paused", ["26 of the last 50 examples failed"])
     failed = one(situation(failures("program_error", 7), **stopped))
-    assert "7 of 900 examples failed, first with KeyError: 'team' in /a/c.py, line 8" in failed.text[1]
+    assert "7 of 900 examples failed, first with KeyError: 'team'" in failed.text[1]
     [resume] = failed.commands
     assert "7 recorded failures count as 0 also after the fix" in resume.what
     again = one(situation(failures("program_error", 7), seed_failed=True, **stopped))

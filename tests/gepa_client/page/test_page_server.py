@@ -12,12 +12,12 @@ import aiohttp
 import orjson
 import pytest
 
-from gepa_client.journal.entries import SEARCH, Attempt, CandidateRecord, Entry
+from gepa_client.journal.entries import SEARCH, Attempt, CandidateRecord
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import open_store
 from gepa_client.page import connections, page_server
 from gepa_client.page.page_server import HEADERS, PageServer
-from gepa_client.steering.posted_requests import post_request
+from gepa_client.steering.stopping import post_request
 from tests.gepa_client.page.browsing import TIMEOUT_S, Browser, served
 from tests.gepa_client.stored_run import RUN_ID, Made, decisions, put
 
@@ -45,7 +45,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
         usage = {"cost_usd": 0.01, "input_tokens": 7, "output_tokens": 3}
         begun = Attempt(SEARCH, number, 1, "evaluate", "http://127.0.0.1:9", None)
         ended = replace(begun, outcome="ok", seconds=0.25, usage=usage)
-        entries += [Entry(SEARCH, number, key.kind, key.digest, key.about, orjson.dumps(result)), begun, ended]
+        entries += [key.answered(SEARCH, number, orjson.dumps(result)), begun, ended]
         number += 1
     kept = CandidateRecord(5, texts, [4], 5, number, 0.5, {str(3 + at): 0.5 for at in range(4)}, 40)
     opened.write(RUN_ID, "", [*entries, kept, decisions([*made.rows(), kept])[-1]])
@@ -189,6 +189,6 @@ async def test_a_result_that_is_written_after_later_ones_is_shown(tmp_path: Path
             for row, number in ((3, end + 1), (2, end)):
                 key = evaluate_key(digest_of(texts), digest_of(made.wire(row)), str(row), trace=False)
                 answer = orjson.dumps(made.result(4, row))
-                store.write(RUN_ID, "", [Entry(SEARCH, number, key.kind, key.digest, key.about, answer)])
+                store.write(RUN_ID, "", [key.answered(SEARCH, number, answer)])
                 _, cell = await browser.get(f"/api/runs/{RUN_ID}/cell?candidate=4&row={row}")
                 assert cell["number"] == number

@@ -9,7 +9,7 @@ from gepa_client.run.stop_conditions import FAILURE_WINDOW, FailureStop
 from gepa_client.settings.run_settings import Evolve
 from gepa_client.transport.event_loop import CancelToken
 
-FAILED = ExampleDone("7", {}, "program_error", None, 0.1, 0, None, {"type": "KeyError", "message": "no"})
+FAILED = ExampleDone("7", {}, "program_error", None, 0.1, {"type": "KeyError", "message": "no"})
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,7 @@ def test_a_run_in_which_nothing_finishes_states_so_and_lists_what_is_in_flight_l
     assert noted.changes()["counters"]["now"]["rate"] > 0
 
     def call(row: str) -> Call[None]:
-        about = f"evaluate example {row!r} with candidate abc"
-        return Call("evaluate", {}, lambda _answer: Reply(None), row, request=(row, about))
+        return Call("evaluate", {}, lambda _answer: Reply(None), row, request=("abc", row))
 
     with endpoint.answering(call("6")), endpoint.answering(call("7")):
         monkeypatch.setattr(run_view, "RATE_WINDOW_S", 0.0)
@@ -41,10 +40,10 @@ def test_a_run_in_which_nothing_finishes_states_so_and_lists_what_is_in_flight_l
     assert found["rate"] == 0
     assert datetime.fromisoformat(found["last_result"]).tzinfo is not None
     assert found["no_result_s"] < 10
-    listed = [(each["digest"], each["limit_s"], each["endpoint"]) for each in found["longest"]]
+    listed = [(each["row"], each["limit_s"], each["endpoint"]) for each in found["longest"]]
     assert listed == [("6", 7.0, "http://127.0.0.1:9"), ("7", 7.0, "http://127.0.0.1:9")]
     assert noted.changes()["counters"]["now"]["longest"] == []
 
 
 def _done(status: str, seconds: float) -> ExampleDone:
-    return ExampleDone("1", {}, status, 1.0, seconds, in_flight=1, usage=None, error=None)
+    return ExampleDone("1", {}, status, 1.0, seconds, error=None)

@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from gepa_client.analysis.statistics.confidence_sequences import wealth
+from gepa_client.selection.race_blocks import wealth
 
 POPULATIONS = [
     (0.0, 0.0, 0.0, 1.0, -1.0, 0.0),

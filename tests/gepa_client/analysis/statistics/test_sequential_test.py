@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 
-from gepa_client.analysis.statistics.sequential_test import last_look
+from gepa_client.selection.paired_acceptance import last_look
 
 SIZES = (3, 6, 12)
 
