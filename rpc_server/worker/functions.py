@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import os
 import sys
@@ -14,8 +15,20 @@ from .calls import ExampleCalls
 from .errors import Cancelled, InvalidResult, ModelUnavailable, ProgramProblem
 from .program_loading import Config, seed_from
 from .stdio_server import Executor
-from .steps import Trace, warn_of_feedback
+from .steps import Trace, warn, warn_of_feedback
 from .zygote import may_fork
+
+_KNOWN = (
+    *("run", "score", "seed_candidate", "component_descriptions", "deterministic"),
+    *("propose_new_texts", "make_reflective_dataset", "finalize", "write_texts"),
+)
+"""The names that a module of functions is searched for, but for its version."""
+
+_UNMISTAKABLE = {"propose_new_texts", "make_reflective_dataset"}
+"""Those that no helper of another purpose resembles."""
+
+_ALIKE = 0.85
+"""From which ratio of `difflib` a name is taken for a misspelt one."""
 
 _NO_SEED = (
     'define `seed_candidate` in the program, such as seed_candidate = {"instructions": "Answer briefly."}, or give '
@@ -31,7 +44,14 @@ class FunctionProgram:
         self._config = config
         self._run: Any = _function(module, "run")
         self._score: Any = _function(module, "score")
+        misspelt = _misspelt(module)
         self._no_run = "%s has no function `run(example, candidate)`" % module.__name__
+        if "run" in misspelt:
+            self._no_run += "; is `%s` meant to be it?" % misspelt["run"]
+        for name in _UNMISTAKABLE & set(misspelt):
+            raise ProgramProblem("program", "the program has `%s`; did you mean `%s`?" % (misspelt[name], name))
+        for name in sorted(set(misspelt) - {"run"}):
+            warn("the program has `%s`; did you mean `%s`?" % (misspelt[name], name))
         if self._run is None and self._score is None:
             raise ProgramProblem("program", self._no_run)
         self._propose: Any = _function(module, "propose_new_texts")
@@ -253,6 +273,19 @@ def _fault_of_text(text: Any) -> str | None:
     except UnicodeEncodeError as error:
         return "character %d is half of a surrogate pair" % error.start
     return None
+
+
+def _misspelt(module: ModuleType) -> dict[str, str]:
+    """Return the names of the module that look like one it lacks, by that name."""
+    own = [
+        name
+        for name, value in vars(module).items()
+        if not (name.startswith("_") or isinstance(value, ModuleType))
+        and (not callable(value) or getattr(value, "__module__", None) == module.__name__)
+    ]
+    lacking = [name for name in _KNOWN if name not in own]
+    near = {name: difflib.get_close_matches(name, set(own) - set(_KNOWN), 1, _ALIKE) for name in lacking}
+    return {name: found[0] for name, found in near.items() if found}
 
 
 def _function(module: ModuleType, name: str) -> Callable[..., Any] | None:

@@ -94,3 +94,19 @@ async def test_new_texts_of_no_component_fail_and_one_that_is_no_text_of_unicode
             "texts": {"a": "new"},
             "refused": {"b": "a dict is no text", "c": "character 5 is half of a surrogate pair"},
         }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def run(example, candidate): return 1\ndef propose_new_text(*_): ...", "did you mean `propose_new_texts`"),
+        ("def runs(example, candidate): return 1", "no function .*; is `runs` meant to be it"),
+    ],
+)
+async def test_a_misspelt_name_of_a_function_ends_the_start_with_the_name_that_is_meant(
+    opened, tmp_path, text, message
+):
+    (tmp_path / "mine.py").write_text(f"seed_candidate = {{'a': 'b'}}\n{text}\n")
+    with pytest.raises(ProgramFailed, match=message):
+        async with opened("mine.py", root=tmp_path):
+            pass
