@@ -6,8 +6,7 @@ from typing import Any
 
 from gepa_service.api.app_state import Service
 from gepa_service.api.problems import Problem
-from gepa_service.jobs.month_spending import has_spent_all
-from gepa_service.jobs.tenant_quotas import quotas_of
+from gepa_service.jobs.month_spending import has_spent_all, quotas_of
 from gepa_service.model.tenant import Quotas
 from gepa_service.model.work import Work
 from gepa_service.records.record import now

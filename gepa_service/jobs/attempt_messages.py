@@ -9,8 +9,7 @@ from typing import Annotated, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from gepa_service.jobs.work_order import Message
-from gepa_service.model.job_log import LogLine
-from gepa_service.model.work import Work
+from gepa_service.model.work import LogLine, Work
 
 Stopped = Literal["service", "pause", "money"]
 """Why a process was asked to stop: its engine stops, the tenant paused it, or the month's money is spent."""

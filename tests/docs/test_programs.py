@@ -21,7 +21,7 @@ from tests.sandbox_runtime.environments.wheels import make_wheel
 from tests.sandbox_runtime.source.repositories import commit
 from tests.support.forked_client import ForkServer
 from tests.support.forked_commands import write_commands
-from tests.support.http_servers import in_thread
+from tests.support.http_servers import run_in_threadpool
 
 PACKAGE = pages.ROOT / "clients" / "typescript"
 TSC = PACKAGE / "node_modules" / ".bin" / "tsc"
@@ -156,7 +156,7 @@ def test_a_guides_rules_improve_by_its_commands(
     served = shlex.split(serve.replace("--port 8000 --token-file token", "").replace("rules.py", "--program rules.py"))
     proposed = "```\nrefund billing\ncharged billing\nparcel shipping\n```"
     with (
-        in_thread(ModelServer(lambda _: proposed)) as model,
+        run_in_threadpool(ModelServer(lambda _: proposed)) as model,
         fork_server.running_server(*served, cwd=tmp_path) as endpoint,
     ):
         environment = os.environ | model.variables | {"GEPA_TOKEN": endpoint.token}

@@ -20,7 +20,7 @@ from evolverpc import load_candidate
 from gepa_client.cli.commands.demo_model import answer
 from gepa_client.cli.model_server import ModelServer
 from tests.docs import pages
-from tests.support.http_servers import in_thread
+from tests.support.http_servers import run_in_threadpool
 from tests.support.scripted_anthropic import Asked, Script, ScriptedModel, Turn, use
 
 SKILL = "skills/evolverpc/SKILL.md"
@@ -84,7 +84,7 @@ class Agent:
 async def test_an_agent_with_the_skill_improves_a_repository_it_has_not_seen(tmp_path: Path) -> None:
     folder, agent = repository(tmp_path / "repository"), Agent()
     model = ScriptedModel([Script("Improve the prompt", agent.turn)])
-    with in_thread(ModelServer(answer)) as answering:
+    with run_in_threadpool(ModelServer(answer)) as answering:
         async with model:
             environment = {
                 **os.environ,

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.support.http_servers import in_thread
+from tests.support.http_servers import run_in_threadpool
 
 OPENAI = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 40}}
 ANTHROPIC = {
@@ -77,5 +77,5 @@ class Provider(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def provider() -> Iterator[str]:
-    with in_thread(ThreadingHTTPServer(("127.0.0.1", 0), Provider)) as server:
+    with run_in_threadpool(ThreadingHTTPServer(("127.0.0.1", 0), Provider)) as server:
         yield f"http://127.0.0.1:{server.server_port}/v1"

@@ -10,7 +10,7 @@ Server = TypeVar("Server", bound=HTTPServer)
 
 
 @contextmanager
-def in_thread(server: Server) -> Iterator[Server]:
+def run_in_threadpool(server: Server) -> Iterator[Server]:
     """Serve from a thread during the block."""
     with server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))

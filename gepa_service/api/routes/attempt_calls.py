@@ -8,7 +8,6 @@ from fastapi import APIRouter, Depends, Request
 
 from gepa_service.api.access import AttemptCaller, Parts
 from gepa_service.api.problems import not_found
-from gepa_service.api.threads import in_thread
 from gepa_service.jobs.attempt_messages import Begun, Report, Wanted
 from gepa_service.jobs.attempt_records import AttemptRecords
 
@@ -41,19 +40,19 @@ Own = Annotated[AttemptRecords, Depends(own_attempt)]
 
 
 @router.post("/job/{job_id}/attempt/begin")
-async def begin(
+def begin(
     caller: AttemptCaller,  # noqa: ARG001  the permission of the route
     attempt: Own,
 ) -> Begun | None:
     """Return what the attempt does, and the secrets of its tenant."""
-    return await in_thread(attempt.begin)
+    return attempt.begin()
 
 
 @router.post("/job/{job_id}/attempt/report")
-async def report(
+def report(
     caller: AttemptCaller,  # noqa: ARG001  as above
     attempt: Own,
     report: Report,
 ) -> Wanted:
     """Take a report of the attempt."""
-    return await in_thread(attempt.report, report)
+    return attempt.report(report)

@@ -36,8 +36,7 @@ from gepa_service.cli.arguments import (
 )
 from gepa_service.cli.data_folder import DataFolder, opened_folder
 from gepa_service.cli.dispatcher_parts import dispatch, place_of
-from gepa_service.cli.listening import listening_socket, url_of
-from gepa_service.cli.service_parts import ConfigurationError, opened_service, parse_issuers
+from gepa_service.cli.service_parts import ConfigurationError, listening_socket, opened_service, parse_issuers, url_of
 from gepa_service.engines.engine import EngineRefused
 from gepa_service.jobs.attempt import Place
 from gepa_service.model.tenant import TENANTS, Tenant

@@ -16,7 +16,7 @@ from gepa_client.journal.entries import EVALUATE
 from gepa_client.journal.store import find_run, open_store
 from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.word_program import Script
-from tests.support.http_servers import in_thread
+from tests.support.http_servers import run_in_threadpool
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -61,7 +61,7 @@ def _plain(attributes: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    with in_thread(Collector()) as made:
+    with run_in_threadpool(Collector()) as made:
         monkeypatch.setenv(ENDPOINT, f"http://127.0.0.1:{made.server_port}")
         yield made
 

@@ -38,7 +38,7 @@ async def test_examples_in_threads_have_logs_of_their_own_with_all_kinds_of_outp
 
 async def test_examples_on_one_event_loop_have_logs_of_their_own(opened):
     async with opened("writes_async.py", workers=1) as running:
-        rows = [{"print": words, "in_thread": "and a thread"} for words in WORDS]
+        rows = [{"print": words, "run_in_threadpool": "and a thread"} for words in WORDS]
         results = await running.evaluate(*rows)
     assert [result["log"] for result in results] == [_lines([*words, "and a thread"]) for words in WORDS]
 

@@ -9,8 +9,8 @@ async def run(example, candidate):
     for word in example.get("print", ()):
         print(word)
         await asyncio.sleep(0.01)
-    if "in_thread" in example:
-        await asyncio.to_thread(print, example["in_thread"])
+    if "run_in_threadpool" in example:
+        await asyncio.to_thread(print, example["run_in_threadpool"])
     return "done"
 
 
