@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
@@ -23,11 +23,14 @@ from gepa_service.api.request_log import RequestLog
 from gepa_service.api.routes import ROUTERS, github
 from gepa_service.api.routes.job_events import Reports
 from gepa_service.api.safety import Safety
+from gepa_service.jobs.attempt_records import AttemptRecords
 from gepa_service.records.store import RecordError
 
 _log = logging.getLogger(__name__)
 COUNTS_S = 10.0
 REMOVAL_S = 3600.0
+ATTEMPTS_KEPT = 1000
+"""Attempts of which a process of the API remembers the results that it has stored."""
 
 
 def create_app(service: Service | None) -> FastAPI:
@@ -50,6 +53,12 @@ def create_app(service: Service | None) -> FastAPI:
 def _surround(app: FastAPI, service: Service) -> None:
     """Add what every request passes through; the last that is added is the first that a request meets."""
     app.state.counts, app.state.metrics = RequestCounts(), Metrics()
+
+    @lru_cache(ATTEMPTS_KEPT)
+    def attempts(tenant: str, work_id: str, number: int) -> AttemptRecords:
+        return AttemptRecords(service.attempt_parts(), tenant, work_id, number)
+
+    app.state.attempts = attempts
     app.add_middleware(Audit, records=service.records)
     app.add_middleware(Idempotency, records=service.records)
     app.add_middleware(RequestLimits, records=service.records, counts=app.state.counts, routes=routes_of(app))

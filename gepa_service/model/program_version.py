@@ -67,7 +67,6 @@ class Delivery(Record):
 
     branch: str
     commit: str
-    number: int | None = None
     url: str | None = None
     actor: str
 

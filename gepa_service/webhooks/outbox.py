@@ -21,12 +21,11 @@ EVENTS: dict[Status, WebhookEvent] = {
 _log = logging.getLogger(__name__)
 
 
-def emit(records: TenantRecords, event: WebhookEvent, payload: Mapping[str, Any]) -> int:
-    """Queue the event for each webhook that receives it; return for how many."""
-    found = [each for each in records.page(Webhook, limit=LARGEST_PAGE) if event in each.events]
-    for webhook in found:
-        queue(records, webhook, event, payload)
-    return len(found)
+def emit(records: TenantRecords, event: WebhookEvent, payload: Mapping[str, Any]) -> None:
+    """Queue the event for each webhook that receives it."""
+    for webhook in records.page(Webhook, limit=LARGEST_PAGE):
+        if event in webhook.events:
+            queue(records, webhook, event, payload)
 
 
 def queue(records: TenantRecords, webhook: Webhook, event: WebhookEvent, payload: Mapping[str, Any]) -> WebhookDelivery:

@@ -123,7 +123,7 @@ async def _deliver(
         made = await github.open_pull_request(credentials, head=begun.branch, base=branch, title=title, body=body)
     except (GitHubFailed, SandboxError) as error:
         raise Problem(502, "delivery-failed", "Delivery failed", str(error)[:1000]) from None
-    changes = {"commit": commit, "number": made.number, "url": made.html_url}
+    changes = {"commit": commit, "url": made.html_url}
     delivered: Delivery = await run_in_threadpool(records.replace, begun.model_copy(update=changes))
     return delivered
 
