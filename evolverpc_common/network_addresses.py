@@ -136,3 +136,9 @@ def _is_local(address: Address) -> bool:
     except OSError:
         return False
     return True
+
+
+def free_port() -> int:
+    """Return a port at which nothing of this machine listens now."""
+    with socket.create_server(("", 0)) as found:
+        return int(found.getsockname()[1])

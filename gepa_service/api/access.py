@@ -1,14 +1,18 @@
 """What a route requires of its caller, declared where the route is: `caller: Annotated[Principal, requires(...)]`."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, FastAPI, Request
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
+from starlette.routing import BaseRoute, Route
 
 from gepa_service.api.app_state import Service, service_of
 from gepa_service.api.problems import Problem
 from gepa_service.api.session_cookie import signed_in
-from gepa_service.api.threads import in_thread
 from gepa_service.auth.keys import actor_name
 from gepa_service.auth.permissions import Permission, Principal
 from gepa_service.records.store import TenantRecords
@@ -66,7 +70,8 @@ async def recognized_now(request: Request) -> Principal | None:
         token, tenant = who.token, who.tenant
     if not token:
         return None
-    return await in_thread(service_of(request).recognize, token, tenant)
+    found: Principal | None = await run_in_threadpool(service_of(request).recognize, token, tenant)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,3 +109,30 @@ Writer = Annotated[TenantCaller, requires(Permission.WRITE)]
 Manager = Annotated[TenantCaller, requires(Permission.MANAGE)]
 Optimizer = Annotated[TenantCaller, requires(Permission.JOURNAL)]
 AttemptCaller = Annotated[TenantCaller, requires(Permission.ATTEMPT)]
+
+
+def routes_of(app: FastAPI) -> list[Route]:
+    """Return all routes, those of included routers too. Raises `TypeError` for what is no route, such as a mount."""
+    return list(_flat(app.routes))
+
+
+def permission_of(route: Route) -> Permission | None:
+    """Return what the route requires of its caller, see `access.requires`; None if it is public."""
+    return _required(route.dependant) if isinstance(route, APIRoute) else None
+
+
+def _flat(routes: Iterable[BaseRoute]) -> Iterator[Route]:
+    for route in routes:
+        router = getattr(route, "original_router", None)  # of an included router, as newer versions of FastAPI keep it
+        if router is not None:
+            yield from _flat(router.routes)
+        elif isinstance(route, Route):
+            yield route
+        else:
+            raise TypeError(f"{route} is no route whose caller is known")
+
+
+def _required(dependant: Dependant) -> Permission | None:
+    own: Permission | None = getattr(dependant.call, "permission", None)
+    below = (found for each in dependant.dependencies if (found := _required(each)) is not None)
+    return own if own is not None else next(below, None)

@@ -1,29 +1,36 @@
-"""Make the ASGI application of a service."""
+"""The ASGI application of a service, and what it does beside requests."""
 
+import asyncio
 import contextlib
-import functools
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Callable
+from functools import cache, lru_cache, partial
 
 from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
 
 from gepa_service.api import problems
+from gepa_service.api.access import routes_of
 from gepa_service.api.app_state import Service
 from gepa_service.api.audit_log import Audit
-from gepa_service.api.body_limit import BodyLimit
-from gepa_service.api.documented import EVERYWHERE, documented
-from gepa_service.api.failures import Failures
-from gepa_service.api.housekeeping import housekeeping
-from gepa_service.api.idempotency import Idempotency
+from gepa_service.api.idempotency import Idempotency, remove_old
 from gepa_service.api.job_streams import JobStreams
-from gepa_service.api.limits import RequestLimits
+from gepa_service.api.limits import BodyLimit, RequestCounts, RequestLimits
 from gepa_service.api.metrics import Metrics
-from gepa_service.api.openapi import document_of
-from gepa_service.api.request_counts import RequestCounts
+from gepa_service.api.openapi import EVERYWHERE, document_of, documented
+from gepa_service.api.problems import Failures
 from gepa_service.api.request_log import RequestLog
-from gepa_service.api.route_table import routes_of
-from gepa_service.api.routes import ROUTERS
+from gepa_service.api.routes import ROUTERS, github
 from gepa_service.api.routes.job_events import Reports
 from gepa_service.api.safety import Safety
+from gepa_service.jobs.attempt_records import AttemptRecords
+from gepa_service.records.store import RecordError
+
+_log = logging.getLogger(__name__)
+COUNTS_S = 10.0
+REMOVAL_S = 3600.0
+ATTEMPTS_KEPT = 1000
+"""Attempts of which a process of the API remembers the results that it has stored."""
 
 
 def create_app(service: Service | None) -> FastAPI:
@@ -37,7 +44,7 @@ def create_app(service: Service | None) -> FastAPI:
         app.add_exception_handler(error, problems.answer)
     for router in ROUTERS:
         app.include_router(router)
-    app.__dict__["openapi"] = functools.cache(lambda: document_of(app))  # what the instance has replaces the method
+    app.__dict__["openapi"] = cache(lambda: document_of(app))  # what the instance has replaces the method
     if service is not None:
         _surround(app, service)
     return app
@@ -46,6 +53,12 @@ def create_app(service: Service | None) -> FastAPI:
 def _surround(app: FastAPI, service: Service) -> None:
     """Add what every request passes through; the last that is added is the first that a request meets."""
     app.state.counts, app.state.metrics = RequestCounts(), Metrics()
+
+    @lru_cache(ATTEMPTS_KEPT)
+    def attempts(tenant: str, work_id: str, number: int) -> AttemptRecords:
+        return AttemptRecords(service.attempt_parts(), tenant, work_id, number)
+
+    app.state.attempts = attempts
     app.add_middleware(Audit, records=service.records)
     app.add_middleware(Idempotency, records=service.records)
     app.add_middleware(RequestLimits, records=service.records, counts=app.state.counts, routes=routes_of(app))
@@ -57,11 +70,37 @@ def _surround(app: FastAPI, service: Service) -> None:
 
 @contextlib.asynccontextmanager
 async def _serving(app: FastAPI) -> AsyncIterator[None]:
-    """Hold what requests share on the event loop."""
+    """Hold what requests share on the event loop, and do beside them what they leave; counts are written at the end."""
     service: Service = app.state.service
     app.state.streams, app.state.reports = JobStreams(service.records, service.journals), Reports()
-    async with housekeeping(service.records, app.state.counts):
-        try:
-            yield
-        finally:
-            await app.state.streams.close()
+
+    def write_counts() -> None:
+        app.state.counts.write(service.records)
+
+    tasks = [
+        asyncio.create_task(_repeat(write_counts, COUNTS_S)),
+        asyncio.create_task(_repeat(partial(remove_old, service.records), REMOVAL_S)),
+        asyncio.create_task(_repeat(partial(github.remove_old, service.records), REMOVAL_S)),
+    ]
+    try:
+        yield
+    finally:
+        await app.state.streams.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await _done(write_counts)
+
+
+async def _repeat(work: Callable[[], object], seconds: float) -> None:
+    while True:
+        await _done(work)
+        await asyncio.sleep(seconds)
+
+
+async def _done(work: Callable[[], object]) -> None:
+    """Do it; a database that is away is met again the next time."""
+    try:
+        await run_in_threadpool(work)
+    except RecordError as error:
+        _log.warning("not done now: %s", error)

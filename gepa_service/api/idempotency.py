@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gepa_client.journal.database import Compared
 from gepa_service.api.access import recognized
 from gepa_service.api.audit_log import WRITES
 from gepa_service.api.problems import Problem
@@ -32,9 +33,6 @@ HEADER = "idempotency-key"
 REPLAYED = "Idempotent-Replayed"
 LONGEST_KEY = 200
 KEPT = timedelta(hours=24)
-HOURS_REMOVED = 72
-"""How many hours back old responses are looked for."""
-
 BEAT_S = 10.0
 SILENT = timedelta(seconds=60)
 """A first request whose record was not renewed for so long was cut off: the next one is carried out."""
@@ -149,9 +147,7 @@ def shown_once(request: Request) -> None:
 
 def remove_old(records: RecordStore) -> int:
     """Remove the responses that are older than a day; return how many. Raises `RecordsUnavailable`."""
-    oldest = now() - KEPT - timedelta(hours=1)
-    hours = [_hour(oldest - timedelta(hours=back)) for back in range(HOURS_REMOVED)]
-    return records.remove(IdempotentResponse, None, {"hour": hours})
+    return records.remove(IdempotentResponse, None, {"hour": Compared("<", _hour(now() - KEPT))})
 
 
 def _is_shown_once(scope: Scope) -> bool:

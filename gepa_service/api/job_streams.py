@@ -8,15 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
+from fastapi import Request
 from pydantic import BaseModel, JsonValue
+from starlette.concurrency import run_in_threadpool
 
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.moment_events import Notices, Run, StatedFact, StoreTrouble, Summary
 from gepa_client.page.page_events import PageEvent
 from gepa_client.page.watched_runs import WatchedRun
-from gepa_service.api.checked_keys import CheckedKeys
+from gepa_service.api.access import TENANT_HEADER, recognized_now
 from gepa_service.api.problems import Problem
-from gepa_service.api.threads import in_thread
+from gepa_service.auth.oidc import IssuerUnavailable
 from gepa_service.jobs.report import shown_settings
 from gepa_service.model.work import ENDED, JobProgress, JobStatus, Work
 from gepa_service.records.store import RecordStore, RecordsUnavailable
@@ -38,6 +40,11 @@ MOST_IDLE = 8
 MOST_STREAMS = 2000
 STOP_WAIT_S = 5.0
 TROUBLE = "the run cannot be read at present; the service tries again"
+
+CHECK_S = 2.0
+"""Seconds between two checks of a key."""
+
+CREDENTIALS = ("authorization", "cookie", TENANT_HEADER)
 
 
 class JobEvent(BaseModel):
@@ -156,8 +163,11 @@ class JobStreams:
         """Read the records of all jobs that are followed, until each has ended and all of its run was read."""
         while True:
             await asyncio.sleep(POLL_S)
-            followed = [watched for watched in self._jobs.values() if not watched.log.is_over]
-            for watched, job in await in_thread(self._read, followed) if followed else ():
+            followed = [each for each in self._jobs.values() if not each.log.is_over]
+            if not followed:
+                continue
+            read: list[tuple[WatchedJob, Work | None]] = await run_in_threadpool(self._read, followed)
+            for watched, job in read:
                 if self._jobs.get(watched.job.id) is watched:  # it was not dropped meanwhile
                     with _logged(watched):
                         self._update(watched, job)
@@ -203,3 +213,28 @@ def _is_read(watched: WatchedJob) -> bool:
         return True
     position: list[dict[str, Any]] = watched.log.last_of("position")
     return any(each["complete"] for each in position)
+
+
+class CheckedKeys:
+    """All keys that were checked lately. Used on one event loop."""
+
+    def __init__(self) -> None:
+        self._checks: dict[tuple[str | None, ...], tuple[float, asyncio.Task[bool]]] = {}
+
+    async def accept(self, request: Request) -> bool:
+        """Return whether the key of a request is valid, as of at most `CHECK_S` ago."""
+        sent, moment = tuple(request.headers.get(name) for name in CREDENTIALS), time.monotonic()
+        if sent not in self._checks or moment - self._checks[sent][0] >= CHECK_S:
+            self._checks = {key: check for key, check in self._checks.items() if moment - check[0] < CHECK_S}
+            self._checks[sent] = moment, asyncio.create_task(_is_valid(request))
+        return await asyncio.shield(self._checks[sent][1])
+
+
+async def _is_valid(request: Request) -> bool:
+    try:
+        return await recognized_now(request) is not None
+    except (RecordsUnavailable, IssuerUnavailable):  # the next check decides
+        return True
+    except Exception:  # noqa: BLE001 - a key that cannot be checked is not valid
+        _log.exception("the key of a stream cannot be checked: it ends")
+        return False

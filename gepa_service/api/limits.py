@@ -1,24 +1,68 @@
-"""Recognize the caller of a request before its body is read, and limit the requests of a tenant in a minute."""
+"""Limits of requests: their bodies, and how many a tenant makes in a minute, which are counted by month too."""
 
 import math
+import re
+import threading
 import time
 from collections.abc import Callable, Sequence
 
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Match, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evolverpc_common.rate_limiter import RateExceeded, RateLimiter
-from gepa_service.api.access import not_authenticated, recognized
+from gepa_client.journal.http_messages import LARGEST_REQUEST
+from gepa_service.api.access import not_authenticated, permission_of, recognized
 from gepa_service.api.problems import Problem
-from gepa_service.api.request_counts import RequestCounts
-from gepa_service.api.route_table import permission_of
-from gepa_service.jobs.tenant_quotas import quotas_of
+from gepa_service.jobs.month_spending import add_usage, month_id, quotas_of
+from gepa_service.model.tenant import Usage
+from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore
 
 FRESH_S = 10.0
 """A changed quota holds after this."""
+
+LARGEST_BODY = 32 << 20
+"""Bytes; rows of a request are shorter."""
+
+OF_PROCESSES = re.compile(r"/job/[^/]+/(journal|attempt)/[a-z_]+")
+"""The paths whose bodies hold results of a program, up to `LARGEST_REQUEST`; all need a process's token."""
+
+
+class RequestCounts:
+    """Counts of one process; what was counted since the last `write` is lost if it is killed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[tuple[str, str], int] = {}
+
+    def add(self, tenant: str) -> None:
+        """Count a request."""
+        self._put({(tenant, month_id(now())): 1})
+
+    def of(self, tenant: str) -> int:
+        """Return how many of this month are not written yet."""
+        return self._counts.get((tenant, month_id(now())), 0)
+
+    def write(self, records: RecordStore) -> None:
+        """Add the counts to the records. What cannot be written stays counted. Raises `RecordsUnavailable`."""
+        with self._lock:
+            taken, self._counts = self._counts, {}
+        left = dict(taken)
+        try:
+            for (tenant, month), count in taken.items():
+                add_usage(records, Usage(tenant=tenant, id=month, requests=count))
+                del left[tenant, month]
+        finally:
+            self._put(left)
+
+    def _put(self, counts: dict[tuple[str, str], int]) -> None:
+        with self._lock:
+            for name, count in counts.items():
+                self._counts[name] = self._counts.get(name, 0) + count
 
 
 class RequestLimits:
@@ -77,3 +121,31 @@ class RequestLimits:
                 headers={"Retry-After": str(seconds)},
                 quota="requests_per_minute",
             ) from None
+
+
+class BodyLimit:
+    """Middleware that counts what is received. An honest length is refused before anything is read."""
+
+    def __init__(self, app: ASGIApp, largest: int = LARGEST_BODY) -> None:
+        self._app = app
+        self._largest = largest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        largest = LARGEST_REQUEST if OF_PROCESSES.fullmatch(scope["path"]) else self._largest
+        announced = Headers(scope=scope).get("content-length", "0")
+        if not announced.isdecimal():
+            raise HTTPException(400)
+        if len(announced) > 15 or int(announced) > largest:
+            raise HTTPException(413, headers={"Connection": "close"})
+        left = largest
+
+        async def counted() -> Message:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            if left < 0:
+                raise HTTPException(413, headers={"Connection": "close"})
+            return message
+
+        await self._app(scope, counted, send)

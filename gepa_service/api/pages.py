@@ -1,10 +1,10 @@
-"""What is shown of records: one, or a list in pages."""
+"""What requests give, and what is shown of records: one, or a list in pages."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Generic, Self, TypeVar
 
 from fastapi import Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from gepa_service.api.problems import not_found
 from gepa_service.model.work import NAMES, What, Work
@@ -86,3 +86,9 @@ def known_work(records: TenantRecords, id_: str, what: What) -> Work:
     if found.what != what:
         raise not_found(NAMES[what])
     return found
+
+
+class RequestBody(BaseModel):
+    """What a request gives; a field that is not known here is refused."""
+
+    model_config = ConfigDict(extra="forbid")

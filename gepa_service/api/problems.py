@@ -1,4 +1,4 @@
-"""Errors of the API as RFC 9457 problems, which name the field and the remedy."""
+"""Errors of the API as RFC 9457 problems, which name the field and the remedy, and the middleware that answers them."""
 
 import logging
 import re
@@ -9,7 +9,9 @@ from typing import Any
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gepa_client.errors import StoreUnavailable
 from gepa_service.auth.oidc import IssuerUnavailable
@@ -27,6 +29,14 @@ RETRY_S = "2"
 
 MOST_ERRORS = 50
 """Fields that one problem names."""
+
+REMEDIES = {
+    400: ("bad-request", "Request not readable", "the request cannot be read"),
+    404: ("not-found", "Not found", "there is no such path; /openapi.json lists all"),
+    405: ("method", "Method not allowed", "the path has other methods: see the header Allow, or /openapi.json"),
+    413: ("too-large", "Body too large", "the body is longer than this service reads"),
+    415: ("not-json", "Body not readable", "send JSON, with Content-Type: application/json"),
+}
 
 
 class Problem(Exception):
@@ -108,7 +118,7 @@ async def answer(request: Request, error: Exception) -> JSONResponse:
 
 
 HANDLED = (Problem, RequestValidationError, HTTPException)
-"""What the application answers by `answer`; all else passes through to `gepa_service.api.failures`."""
+"""What the application answers by `answer`; all else passes through to `gepa_service.api.problems`."""
 
 
 def _invalid(errors: Sequence[Any], content_type: str) -> Problem:
@@ -145,16 +155,31 @@ def _message(error: Any) -> str:
     return message[:1].lower() + message[1:]
 
 
-REMEDIES = {
-    400: ("bad-request", "Request not readable", "the request cannot be read"),
-    404: ("not-found", "Not found", "there is no such path; /openapi.json lists all"),
-    405: ("method", "Method not allowed", "the path has other methods: see the header Allow, or /openapi.json"),
-    413: ("too-large", "Body too large", "the body is longer than this service reads"),
-    415: ("not-json", "Body not readable", "send JSON, with Content-Type: application/json"),
-}
-
-
 def _of_status(error: HTTPException) -> Problem:
     """Return the problem of a status that the framework answers by itself."""
     type_, title, detail = REMEDIES.get(error.status_code, ("refused", "Refused", "the request is refused"))
     return Problem(error.status_code, type_, title, detail, headers=dict(error.headers or {}))
+
+
+class Failures:
+    """Middleware. A response that has begun cannot be replaced: its connection is cut off."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        begun = False
+
+        async def observed(message: Message) -> None:
+            nonlocal begun
+            begun = begun or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, observed)
+        except Exception as error:
+            problem = problem_of(error, Headers(scope=scope).get("content-type", ""))
+            if begun:
+                raise
+            await problem.response()(scope, receive, send)

@@ -1,18 +1,15 @@
 """Refuse work that a tenant's quotas do not allow, before it is stored."""
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 from gepa_service.api.app_state import Service
 from gepa_service.api.problems import Problem
-from gepa_service.jobs.month_spending import has_spent_all
-from gepa_service.jobs.tenant_quotas import quotas_of
+from gepa_service.jobs.month_spending import has_spent_all, quotas_of
 from gepa_service.model.tenant import Quotas
 from gepa_service.model.work import Work
-from gepa_service.records.record import now
 
-QUEUE_RETRY_S = 60
+QUEUE_RETRY_S, MONEY_RETRY_S = 60, 3600
 
 
 def refuse_beyond_quotas(service: Service, tenant: str, settings: Mapping[str, Any]) -> None:
@@ -25,7 +22,7 @@ def refuse_beyond_quotas(service: Service, tenant: str, settings: Mapping[str, A
     refuse_full_queue(service, tenant, quotas)
     if has_spent_all(service.records, tenant):
         detail = f"the tenant's {quotas.usd_per_month:g} USD of this month are spent: raise the quota, or wait"
-        raise _used_up("usd_per_month", detail, _rest_of_month_s())
+        raise _used_up("usd_per_month", detail, MONEY_RETRY_S)
 
 
 def refuse_full_queue(service: Service, tenant: str, quotas: Quotas) -> None:
@@ -39,9 +36,3 @@ def refuse_full_queue(service: Service, tenant: str, quotas: Quotas) -> None:
 def _used_up(quota: str, detail: str, retry_s: int) -> Problem:
     headers = {"Retry-After": str(retry_s)}
     return Problem(429, "quota", "A quota is used up", detail, headers=headers, quota=quota)
-
-
-def _rest_of_month_s() -> int:
-    moment = now()
-    following = (moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0) + timedelta(days=32)).replace(day=1)
-    return int((following - moment).total_seconds()) + 1

@@ -1,12 +1,13 @@
-"""From a bearer token to the caller: an API key, a job token, or a token of an OIDC issuer."""
+"""From a bearer token to the caller: an API key, a job token, or a member's token of an OIDC issuer."""
 
+import hashlib
 from dataclasses import dataclass
 
 from gepa_service.auth.job_tokens import JobTokens, is_job_token
 from gepa_service.auth.keys import PREFIX, check_key
-from gepa_service.auth.members import memberships
 from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.permissions import Principal
+from gepa_service.model.tenant import Member, Role
 from gepa_service.records.store import RecordStore
 
 LONGEST_TOKEN = 16_384
@@ -55,3 +56,19 @@ class Recognizer:
         if len(found) > 1:
             raise TenantNeeded([each.tenant for each in found])
         return Principal(found[0].tenant, found[0].role, f"oidc:{who.subject}") if found else None
+
+
+def subject_of(issuer: str, subject: str) -> str:
+    """Return how a member's subject is stored: the issuer's URL, which holds no blank, and the subject there."""
+    return f"{issuer} {subject}"
+
+
+def make_member(tenant: str, issuer: str, subject: str, role: Role) -> Member:
+    """Return the record of a member; its id follows from the subject, so that a tenant has a subject once."""
+    text = subject_of(issuer, subject)
+    return Member(tenant=tenant, id=f"member_{hashlib.sha256(text.encode()).hexdigest()[:32]}", subject=text, role=role)
+
+
+def memberships(records: RecordStore, issuer: str, subject: str) -> list[Member]:
+    """Return the subject's memberships, in any tenant. Raises `RecordsUnavailable`."""
+    return records.page(Member, None, {"subject": subject_of(issuer, subject)})

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from evolverpc_common.files import lock_if_free
 from gepa_service.cli.service_parts import ConfigurationError
-from gepa_service.secrets.master_key import MasterKeyError, create_key_file
 
 PRIVATE = 0o700
 OTHERS = 0o077
@@ -44,13 +43,6 @@ class DataFolder:
     def work(self) -> Path:
         """The folder of jobs."""
         return self.path / "work"
-
-    def create_master_key(self) -> None:
-        """Write a new master key unless there is one. Raises `ConfigurationError`."""
-        try:
-            create_key_file(self.master_key)
-        except MasterKeyError as error:
-            raise ConfigurationError(str(error)) from None
 
 
 @contextlib.contextmanager

@@ -14,11 +14,10 @@ from gepa_service.cli.arguments import LOCAL, MODAL
 from gepa_service.engines.engine import Engine, EngineRefused
 from gepa_service.engines.local import LocalEngine
 from gepa_service.engines.ray_engine import RayEngine
-from gepa_service.jobs.attempt import Attempt, Place
+from gepa_service.jobs.attempt import Attempt, Forward, Place
 from gepa_service.jobs.attempt_records import AttemptRecords
 from gepa_service.jobs.dispatcher import Dispatcher
 from gepa_service.jobs.dispatcher_lease import DispatcherLease, holder_in
-from gepa_service.jobs.front_port import Forward
 from gepa_service.jobs.http_attempt import check_api, run_on_node
 from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.queue import Queue

@@ -1,6 +1,7 @@
-"""Make the parts of an API from what an operator configures: databases, master key, GitHub App, OIDC issuers."""
+"""Make the parts of an API from what an operator configures: its socket, databases, master key, GitHub App, issuers."""
 
 import os
+import socket
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evolverpc_common.network_addresses import parse_networks
+from evolverpc_common.network_addresses import CannotListen, bound_socket, parse_networks, url_host
 from gepa_service.api.app_state import Service
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.oidc import OidcIssuer, OidcTokens
@@ -23,6 +24,8 @@ from gepa_service.repositories.github_installations import GitHub, GitHubSetting
 from gepa_service.repositories.repository_access import RepositoryPolicy
 from gepa_service.secrets.master_key import FILE_VARIABLE, master_keys
 from gepa_service.secrets.vault import Vault
+
+BACKLOG = 2048
 
 
 class ConfigurationError(Exception):
@@ -114,3 +117,22 @@ def opened_service(
             job_tokens=tokens,
             revealed=partial(revealed, vault),
         )
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises `ConfigurationError`."""
+    try:
+        sock = bound_socket(host, port, backlog=BACKLOG, in_use=": end the program that uses it")
+    except CannotListen as error:
+        raise ConfigurationError(str(error)) from None
+    # Connections inherit it. The server does not set it on a socket that it gets, and the body of each response
+    # would then wait 40 ms for the acknowledgement of its head.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def url_of(sock: socket.socket) -> str:
+    """Return the URL of a listening socket, on this machine if it listens on all addresses."""
+    host, port = sock.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  compared, not bound
+    return f"http://{url_host(host)}:{port}"

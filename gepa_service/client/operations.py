@@ -1,19 +1,102 @@
-"""The operations of the API, a method each: its routes alone state the path, the arguments and the answer."""
+"""The client: its connection, the operations of the API, a method each, and the events of a job as they happen."""
 
-from collections.abc import Callable, Coroutine
+import json
+import time
+import urllib.parse
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from inspect import Parameter, Signature
-from typing import Any, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
+import httpx
 from pydantic import BaseModel, TypeAdapter
 
 from gepa_service.api import routes
 from gepa_service.api.audit_log import WRITES
-from gepa_service.client.connection import Connection, quoted
 
 A = TypeVar("A")
 
 KEY = "idempotency_key"
 _ROUTES: dict[Any, Any] = {route.endpoint: route for router in routes.ROUTERS for route in router.routes}
+
+SILENT_S = 60.0
+"""A stream that sends nothing for this long, not even a comment, is lost."""
+
+RETRY_S = 1.0
+AWAY_S = 60.0
+"""Seconds for which the service may be unreachable: a restart takes less."""
+
+ANSWER_S = 60.0
+
+
+class ServiceProblem(Exception):
+    """The service refused a request. `status`: of HTTP. `body`: the problem, with `type`, `detail`, `field`."""
+
+    def __init__(self, status: int, body: Mapping[str, Any]) -> None:
+        super().__init__(f"{status}: {body.get('detail') or body}")
+        self.status = status
+        self.body = dict(body)
+
+    @property
+    def type(self) -> str:
+        """Return the kind of problem, such as `urn:evolverpc:not-found`."""
+        return str(self.body.get("type", ""))
+
+
+class ServiceUnreachable(Exception):
+    """The service cannot be reached, or its answer was cut off; trying later can help."""
+
+
+class Connection:
+    """Use it in a `with` block, or call `close`. `key`: of an API key, or a token of an OIDC issuer.
+
+    `tenant`: for a member of several tenants. `timeout_s`: of each request.
+    """
+
+    def __init__(self, url: str, key: str, *, tenant: str | None = None, timeout_s: float = ANSWER_S) -> None:
+        headers = {"Authorization": f"Bearer {key}", **({} if tenant is None else {"Evolverpc-Tenant": tenant})}
+        self._http = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._http.close()
+
+    def request(
+        self, method: str, path: str, *, query: Mapping[str, Any], body: BaseModel | None, idempotency_key: str | None
+    ) -> bytes:
+        """Return the answer to a request. Raises `ServiceProblem` and `ServiceUnreachable`."""
+        try:
+            answer = self._http.request(
+                method,
+                path,
+                params={name: value for name, value in query.items() if value is not None},
+                json=None if body is None else body.model_dump(mode="json", exclude_unset=True),
+                headers={} if idempotency_key is None else {"Idempotency-Key": idempotency_key},
+            )
+        except httpx.TransportError as error:
+            raise ServiceUnreachable(f"{method} {path}: {error}") from error
+        if answer.is_error:
+            raise problem_of(answer)
+        return answer.content
+
+
+def quoted(name: str) -> str:
+    """Return a part of a path."""
+    return urllib.parse.quote(name, safe="")
+
+
+def problem_of(answer: httpx.Response) -> ServiceProblem:
+    """Return the error of an answer that was read."""
+    try:
+        body = json.loads(answer.content)
+    except ValueError:
+        body = {"detail": answer.text[:1000]}
+    return ServiceProblem(answer.status_code, body if isinstance(body, dict) else {"detail": str(body)[:1000]})
 
 
 @overload
@@ -61,8 +144,11 @@ def _query_of(route: Any) -> list[str]:
     return found
 
 
-class Operations(Connection):
-    """One request for each method. Raises `ServiceProblem` and `ServiceUnreachable`."""
+class ServiceClient(Connection):
+    """A client of a service; see `Connection` for its arguments.
+
+    One request for each method, but for `follow`. Raises `ServiceProblem` and `ServiceUnreachable`.
+    """
 
     health = operation(routes.health.health)
     ready = operation(routes.health.ready)
@@ -114,3 +200,49 @@ class Operations(Connection):
     delete_secret = operation(routes.secrets.delete_secret)
     usage = operation(routes.usage.usage)
     audit = operation(routes.audit.audit)
+
+    def follow(self, job_id: str, *, away_s: float = AWAY_S) -> Iterator[dict[str, Any]]:
+        """Yield the events of a job as they happen, until its last one; a lost connection is made again.
+
+        `away_s`: after how many seconds without an event a lost connection is given up.
+
+        The events of the job itself are of the kind `job`. `{"event": "reset"}` precedes those of another server, which
+        come from the beginning.
+
+        Raises:
+            ServiceProblem: the job is unknown, or the key is refused.
+            ServiceUnreachable: the service was unreachable for `away_s`.
+        """
+        last: str | None = None
+        lost: float | None = None
+        while True:
+            try:
+                for name, id_, event in self._stream(job_id, last):
+                    last, lost = id_ or last, None
+                    if name == "end":
+                        return
+                    if name != "revoked":  # the next request has the reason
+                        yield {"event": name} if name else event
+            except (httpx.TransportError, ServiceUnreachable) as error:
+                lost = lost or time.monotonic()
+                if time.monotonic() - lost > away_s:
+                    raise ServiceUnreachable(f"the events of {job_id}: {error}") from error
+            time.sleep(RETRY_S)
+
+    def _stream(self, job_id: str, last: str | None) -> Iterator[tuple[str, str, Any]]:
+        headers = {} if last is None else {"Last-Event-ID": last}
+        timeout = httpx.Timeout(SILENT_S)
+        with self._http.stream("GET", f"/job/{job_id}/stream", headers=headers, timeout=timeout) as answer:
+            if answer.is_error:
+                answer.read()
+                if answer.status_code in (429, 502, 503, 504):
+                    raise ServiceUnreachable(str(problem_of(answer)))
+                raise problem_of(answer)
+            fields: dict[str, str] = {}
+            for line in answer.iter_lines():
+                if line:
+                    name, _, value = line.partition(": ")
+                    fields[name] = value
+                elif "data" in fields:
+                    yield fields.get("event", ""), fields.get("id", ""), json.loads(fields["data"])
+                    fields = {}

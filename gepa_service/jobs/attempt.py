@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evolverpc_common.files import remove_tree, replace_file
+from evolverpc_common.network_addresses import free_port
 from evolverpc_common.redaction import Secrets
 from gepa_client.run.output_folder import LOG as RUN_LOG
 from gepa_service.jobs.attempt_messages import AttemptService, Begun, Report, Stopped, Wanted
-from gepa_service.jobs.front_port import Forward, opened_front
 from gepa_service.jobs.job_environment import basic_environment, cache_of
 from gepa_service.jobs.job_logs import JobLogs
 from gepa_service.jobs.process_main import LOG
@@ -22,6 +22,8 @@ from gepa_service.jobs.work_order import Ended, Front, Message, OptimizeOrder, O
 from gepa_service.records.store import RecordError, RecordsUnavailable
 
 T = TypeVar("T")
+Forward = Callable[[int], contextlib.AbstractContextManager[str]]
+"""Makes a port of this machine reachable from elsewhere while its block runs, and gives the address."""
 
 LOOK_S = 0.5
 """Seconds between two reports: cancelled work ends within this and a tick."""
@@ -96,8 +98,10 @@ class Attempt:
         printed = {"job": self._folder / LOG, "driver": self._folder / "results" / RUN_LOG}
         self._logs = JobLogs(printed, self._secrets)
         self._logs.add(f"attempt {begun.work.attempts} begins")
-        with contextlib.suppress(_Over), opened_front(self._place.forward) as front:
-            self._process(front)
+        forward, port = self._place.forward, free_port()
+        forwarded = contextlib.nullcontext() if forward is None else forward(port)
+        with contextlib.suppress(_Over), forwarded as url:
+            self._process(None if url is None else Front(port=port, url=url))
 
     def _process(self, front: Front | None) -> None:
         with contextlib.ExitStack() as after:

@@ -6,21 +6,16 @@ refuses what is of an earlier attempt, and counts nothing again.
 
 from typing import Annotated, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from gepa_service.jobs.work_order import Message
-from gepa_service.model.job_log import LogLine
-from gepa_service.model.work import Work
+from gepa_service.jobs.work_order import Exchanged, Message
+from gepa_service.model.work import LogLine, Work
 
 Stopped = Literal["service", "pause", "money"]
 """Why a process was asked to stop: its engine stops, the tenant paused it, or the month's money is spent."""
 
 
-class _Exchanged(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Begun(_Exchanged):
+class Begun(Exchanged):
     """What an attempt needs to do its work.
 
     `token`: of the optimizer, for the journal. `git`: the text of git's configuration for the repository. `secrets`:
@@ -38,14 +33,14 @@ class Begun(_Exchanged):
     done: frozenset[int]
 
 
-class LogLines(_Exchanged):
+class LogLines(Exchanged):
     """Consecutive lines that the processes of the work printed. `id`: of `new_id("log")`."""
 
     id: Annotated[str, Field(pattern=r"^log_[0-9a-f]{32}$")]
     lines: tuple[LogLine, ...]
 
 
-class Report(_Exchanged):
+class Report(Exchanged):
     """What has happened since the report before. `message`: of the process; `Ended` is the last of an attempt.
 
     `progress`: have the record state how far the work is. `stopped`: why the process was asked to stop. `redacted`: as
@@ -59,7 +54,7 @@ class Report(_Exchanged):
     redacted: tuple[str, ...] = Field(default=(), repr=False)
 
 
-class Wanted(_Exchanged):
+class Wanted(Exchanged):
     """What the attempt does from now on. `is_over`: the work is no longer this attempt's: end the process at once.
 
     `stop`: have the process stop, and report how it ended. `token`: of the optimizer, `attempt_token`: of the attempt,

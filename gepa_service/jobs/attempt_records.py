@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Any
 
 from evolverpc_common.redaction import Secrets
-from gepa_service.jobs.announcements import announce
 from gepa_service.jobs.attempt_messages import Begun, LogLines, Report, Stopped, Wanted
 from gepa_service.jobs.kept import Kept, NotEnded
 from gepa_service.jobs.kept_results import KeptResults
@@ -18,13 +17,13 @@ from gepa_service.jobs.kept_run import KeptRun
 from gepa_service.jobs.month_spending import NOTHING_LEFT, has_spent_all
 from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.work_order import Ended, Spent, failed
-from gepa_service.model.job_log import LogChunk, LogLine
-from gepa_service.model.work import ENDED, Status, Work
+from gepa_service.model.work import ENDED, LogChunk, LogLine, Status, Work
 from gepa_service.records.record import new_id, now
 from gepa_service.records.store import RecordChanged, RecordExists, RecordsUnavailable, TenantRecords, changed
 from gepa_service.repositories.destinations import DestinationRefused
 from gepa_service.secrets.envelope import SecretDamaged
 from gepa_service.secrets.master_key import MasterKeyError
+from gepa_service.webhooks.outbox import announce
 from sandbox_runtime.api.sandbox import SandboxError
 
 PATIENCE_S = 20.0

@@ -9,10 +9,9 @@ from typing import Any
 
 from evolverpc_common.git import GitError
 from evolverpc_common.redaction import Secrets
-from gepa_service.jobs.evolved_code import with_code
 from gepa_service.jobs.kept import Kept, NotEnded
 from gepa_service.jobs.month_spending import count_spending
-from gepa_service.jobs.new_version import saved_program_path
+from gepa_service.jobs.new_version import saved_program_path, with_code
 from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.work_order import Ended, Message, Spent, TaskDone
 from gepa_service.model.program_version import Program, branch_of

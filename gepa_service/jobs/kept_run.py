@@ -13,10 +13,9 @@ from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import Store
-from gepa_service.jobs.evolved_code import with_code
 from gepa_service.jobs.kept import Kept, NotEnded
 from gepa_service.jobs.month_spending import count_spending
-from gepa_service.jobs.new_version import program_of
+from gepa_service.jobs.new_version import program_of, with_code
 from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.work_order import Ended
 from gepa_service.model.program_version import Program

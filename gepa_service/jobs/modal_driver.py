@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from evolverpc_common.network_addresses import free_port
 from evolverpc_common.output_tail import OutputTail
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
 from gepa_client.run.supervisor import DRIVER
@@ -19,7 +20,6 @@ from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
 from gepa_service.jobs.driver_place import DriverPlace, fronted_sandboxes, model_access, own_model_variables
 from gepa_service.jobs.fleet_mirror import FLEET, TOKEN
-from gepa_service.jobs.front_port import free_port
 from gepa_service.jobs.http_front import HttpFront
 from gepa_service.jobs.piped_driver import launcher
 from gepa_service.jobs.work_order import OptimizeOrder

@@ -5,8 +5,7 @@ What a work costs is added to the work, and to its tenant's month, as it runs.
 
 from datetime import datetime
 
-from gepa_service.jobs.tenant_quotas import quotas_of
-from gepa_service.model.tenant import Usage
+from gepa_service.model.tenant import TENANTS, Quotas, Tenant, Usage
 from gepa_service.model.work import Work
 from gepa_service.records.record import now
 from gepa_service.records.store import RecordStore, changed, stored
@@ -77,7 +76,7 @@ def month_id(moment: datetime) -> str:
     return f"month_{month_of(moment)}"
 
 
-def first_id_of(moment: datetime) -> str:
-    """Return an id that all jobs follow that were submitted in the month of this moment, see `new_id`."""
-    start = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    return f"job_{int(start.timestamp() * 1000):012x}"
+def quotas_of(records: RecordStore, tenant: str) -> Quotas:
+    """Return what a tenant may use; the default for one without a record. Blocks. Raises `RecordsUnavailable`."""
+    found = records.get(Tenant, TENANTS, tenant)
+    return Quotas() if found is None else found.quotas

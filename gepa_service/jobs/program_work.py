@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, Interrupted, summary
 from gepa_client.evolution.manual_mutation import GRACE_S
 from gepa_client.evolution.names import component_texts, manual_run_name
@@ -30,11 +31,11 @@ from gepa_client.transport.rpc_client import RpcClient
 from gepa_service.jobs.chat_names import ChatNames
 from gepa_service.jobs.job_sandboxes import end_earlier_attempts, work_settings
 from gepa_service.jobs.saved_program import saved_program
-from gepa_service.jobs.version_code import version_on, with_texts
 from gepa_service.jobs.warm_sandboxes import NO_SANDBOX_S, ModelSpending, WarmSandboxes, WorkSandboxes
 from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone, failed
 from gepa_service.model.work import PROMPT, ProgramWork
 from protocol import ApplyMutationResult, Candidate, EvaluateResult, JsonValue, Progress
+from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to
 from protocol.errors import MutationRejected, RpcError
 
 Report = Callable[[Message], None]
@@ -306,3 +307,37 @@ async def _program_json(
         for line in await sandboxes.opened.collect_artifacts(client.address.url, Path(name)):
             log(line.text)
         return saved_program(Path(name)), None
+
+
+async def version_on(client: RpcClient, program: ProgramWork) -> Candidate:
+    """Bring the code of the work's version, whose commits no repository has, to a discovered server.
+
+    Return the candidate with that code, and with the texts that mutations of it added.
+
+    Raises:
+        RpcError, ClientError: the server refuses the code or does not answer.
+    """
+    discovery = client.discovery
+    assert discovery is not None, "the server was discovered"  # noqa: S101
+    seed = discovery.program.seed_candidate
+    if program.bundles:
+        await client.call("import_commits", {"bundles": program.bundles})
+    if program.code is None:
+        return seed
+    added = {name: text for name, text in program.candidate.items() if name not in component_texts(seed)}
+    return {**seed, GIT_BRANCH: program.code, ADDED_COMPONENTS: added_components(added)}
+
+
+def with_texts(candidate: Candidate, texts: Mapping[str, str]) -> Candidate:
+    """Return the candidate with other texts, those that code mutations added among them.
+
+    Raises:
+        SettingsError: it has no component of a name.
+    """
+    known = component_texts(candidate)
+    if unknown := texts.keys() - known.keys():
+        raise SettingsError(f"the program has no component {', '.join(sorted(unknown))}; it has {', '.join(known)}")
+    own = {name: text for name, text in texts.items() if name in candidate}
+    added = {**added_to(candidate), **{name: text for name, text in texts.items() if name not in candidate}}
+    found = {**candidate, **own}
+    return {**found, ADDED_COMPONENTS: added_components(added)} if ADDED_COMPONENTS in candidate else found

@@ -11,18 +11,20 @@ from gepa_service.model.work import ProgramWork
 End = Literal["completed", "paused", "failed", "cancelled", "interrupted"]
 
 
-class _Message(BaseModel):
+class Exchanged(BaseModel):
+    """What one process sends to another."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Front(_Message):
+class Front(Exchanged):
     """A port of this machine that sandboxes at Modal reach by the address `url`."""
 
     port: int
     url: str
 
 
-class WorkOrder(_Message):
+class WorkOrder(Exchanged):
     """What is common to all kinds of work. `id`: of the work; `folder`: its own.
 
     `settings`: of the work, with what the service decides. `front`: given if sandboxes and optimizer are at Modal.
@@ -76,7 +78,7 @@ class ProgramOrder(WorkOrder):
 Order = OptimizeOrder | ProgramOrder
 
 
-class TaskDone(_Message):
+class TaskDone(Exchanged):
     """A task has a result, an `ExampleResult`."""
 
     event: Literal["task"] = "task"
@@ -84,7 +86,7 @@ class TaskDone(_Message):
     result: dict[str, Any]
 
 
-class Spent(_Message):
+class Spent(Exchanged):
     """What a batch's or step's calls to models have cost since its process began.
 
     `usd`: US dollars, as far as that is known. `unpriced`: calls whose cost is unknown: no price, or cut off.
@@ -95,7 +97,7 @@ class Spent(_Message):
     unpriced: int
 
 
-class Ended(_Message):
+class Ended(Exchanged):
     """How the process ended its work; nothing follows. `interrupted`: by infrastructure; another attempt continues it.
 
     `failure`: of failed work: `kind`, `message`, and for a preflight its findings; of interrupted work, what to record
@@ -113,19 +115,19 @@ class Ended(_Message):
 Message = Annotated[TaskDone | Spent | Ended, Field(discriminator="event")]
 
 
-class Begin(_Message):
+class Begin(Exchanged):
     """Begin the work of an order; its folder's name names it from then on. A process does one optimization."""
 
     order: OptimizeOrder | ProgramOrder
 
 
-class Stop(_Message):
+class Stop(Exchanged):
     """Stop a work: calls of a batch or step are given up, an optimization gives them up at the second request."""
 
     work: str
 
 
-class EndWarm(_Message):
+class EndWarm(Exchanged):
     """End the sandboxes of a process that wait for a work."""
 
     warm: Literal[0] = 0
@@ -134,14 +136,14 @@ class EndWarm(_Message):
 REQUESTS: TypeAdapter[Begin | Stop | EndWarm] = TypeAdapter(Begin | Stop | EndWarm)
 
 
-class Reported(_Message):
+class Reported(Exchanged):
     """A message of a work; none follows its `Ended`."""
 
     work: str
     message: Message
 
 
-class Warm(_Message):
+class Warm(Exchanged):
     """How many sandboxes of a process wait for a work, and what memory they may use, in MiB."""
 
     warm: int

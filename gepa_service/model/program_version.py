@@ -1,8 +1,11 @@
 """Connected repositories, the versions of programs that jobs made, and which of them is active."""
 
+from datetime import datetime
 from typing import Any, ClassVar, Literal
 
-from gepa_service.records.record import Record
+from pydantic import Field
+
+from gepa_service.records.record import Record, now
 
 OWN_IDS = "program_"
 """How the ids begin that the service gives to versions."""
@@ -41,9 +44,20 @@ class Installation(Record):
 
 
 class SeenDelivery(Record):
-    """A webhook of GitHub that was processed. `id`: derived from its delivery id, so that a second one is refused."""
+    """A webhook of GitHub that was processed. `id`: derived from its delivery id, so that a second one is refused.
+
+    `day`: when it came, by which old ones are removed.
+    """
 
     kind: ClassVar[str] = "seen_delivery"
+    indexed: ClassVar[tuple[str, ...]] = ("day",)
+
+    day: str = Field(default_factory=lambda: day_of(now()))
+
+
+def day_of(moment: datetime) -> str:
+    """Return the day of a moment, such as `2026-01-31`."""
+    return f"{moment:%Y-%m-%d}"
 
 
 class Delivery(Record):
@@ -53,7 +67,6 @@ class Delivery(Record):
 
     branch: str
     commit: str
-    number: int | None = None
     url: str | None = None
     actor: str
 

@@ -1,4 +1,4 @@
-"""Work: what a tenant asked for, from its request to its end: an optimization, a batch of rollouts, or one step."""
+"""Work: what a tenant asked for, from its request to its end: an optimization, a batch or a step; and its log."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -25,6 +25,8 @@ ENDED: frozenset[Status] = frozenset({"completed", "partial", "failed", "cancell
 
 PROMPT = "prompt"
 """The kind of a mutation that changes texts beside the code."""
+
+TURN = "turn"
 
 
 class JobProgress(BaseModel):
@@ -150,4 +152,21 @@ class Turn(Record):
     kind: ClassVar[str] = "turn"
 
 
-TURN = "turn"
+class LogLine(BaseModel):
+    """A line. `source`: which process printed it, such as `attempt`, `check` or `driver`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: datetime
+    source: str
+    text: str
+
+
+class LogChunk(Record):
+    """Consecutive lines of one job, without secrets. `id`: of `new_id("log")`, so that chunks sort by time."""
+
+    kind: ClassVar[str] = "log_chunk"
+    indexed: ClassVar[tuple[str, ...]] = ("job_id",)
+
+    job_id: str
+    lines: tuple[LogLine, ...]

@@ -8,7 +8,6 @@ from gepa_client.errors import NoSuchRun
 from gepa_client.journal.store import Store
 from gepa_service.jobs import control
 from gepa_service.jobs.promotions import is_active
-from gepa_service.model.job_log import LogChunk
 from gepa_service.model.program_version import (
     Delivery,
     Program,
@@ -23,7 +22,7 @@ from gepa_service.model.tenant import (
     Tenant,
 )
 from gepa_service.model.webhook import WebhookDelivery
-from gepa_service.model.work import ENDED, NAMES, TaskResult, What, Work
+from gepa_service.model.work import ENDED, NAMES, LogChunk, TaskResult, What, Work
 from gepa_service.records.record import Record, id_at
 from gepa_service.records.store import RecordStore, TenantRecords, Where
 

@@ -22,8 +22,12 @@ LARGEST_PAGE = 200
 ATTEMPTS = 20
 """Writes of one change that others may come before; more means that two processes change it without end."""
 
-Where = Mapping[str, str | Sequence[str] | None]
-"""Conditions by indexed field: a value, or a list that contains the value."""
+Where = Mapping[str, str | Sequence[str] | Compared | None]
+"""Conditions by indexed field: a value, a list that contains the value, or what the value comes before or after."""
+
+APPLICATION_ID = 0x45565253  # "EVRS": distinguishes a file of records from a store of journals
+SQLITE_PATIENCE_S, MONGO_PATIENCE_S = 20.0, 5.0
+"""How long a lock, or a server that does not answer, is waited for: callers over HTTP wait as long."""
 
 
 class RecordError(Exception):
@@ -228,7 +232,7 @@ def _selected(type_: type[Record], tenant: str | None, where: Where | None) -> d
     for name, wanted in (where or {}).items():
         if name not in type_.indexed:
             raise ValueError(f"{type_.kind} is not indexed by {name}")
-        condition[f"by_{name}"] = wanted if wanted is None or isinstance(wanted, str) else list(wanted)
+        condition[f"by_{name}"] = wanted if wanted is None or isinstance(wanted, str | Compared) else list(wanted)
     return condition
 
 
@@ -309,3 +313,27 @@ class TenantRecords:
         if record.tenant != self.tenant:
             raise ValueError(f"a {record.kind} of another tenant")
         return record
+
+
+def open_records(url_or_path: str, *, patience_s: float | None = None) -> RecordStore:
+    """Open the records of a `mongodb://` or `mongodb+srv://` URL, or of a SQLite file, which is created if absent.
+
+    A MongoDB database may hold runs too.
+
+    Raises:
+        RecordError: what is named is no database of records. RecordsUnavailable: it cannot be opened now.
+    """
+    scheme, separator, _ = url_or_path.partition("://")
+    if separator and scheme not in {"mongodb", "mongodb+srv"}:
+        raise RecordError(f"no database of records is known for {scheme}://; give a path or a mongodb:// URL")
+    with translated():
+        if not separator:
+            from gepa_client.journal.sqlite import SqliteDatabase
+
+            patience_s = SQLITE_PATIENCE_S if patience_s is None else patience_s
+            return RecordStore(SqliteDatabase(url_or_path, patience_s=patience_s, application_id=APPLICATION_ID))
+        from gepa_client.journal.mongo import MongoDatabase
+
+        return RecordStore(
+            MongoDatabase(url_or_path, patience_s=MONGO_PATIENCE_S if patience_s is None else patience_s)
+        )

@@ -76,7 +76,6 @@ class GitHubSettings(BaseModel):
 class PullRequest(BaseModel):
     """A pull request as GitHub answers."""
 
-    number: int
     html_url: str
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.evolved_commits import COMMIT
 from evolverpc_common.network_addresses import Network, url_host
 from gepa_service.repositories.destinations import (
     LONGEST_URL,
@@ -18,7 +19,6 @@ from gepa_service.repositories.destinations import (
 from sandbox_runtime.source.origin import LocalRepository, address
 from sandbox_runtime.source.remote_git import FETCH, Credentials, GitFailed, git
 
-COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 HEAD = "HEAD"
 _HEADS = "refs/heads/"
 _REDIRECT = re.compile(r"redirect|returned error: 30[12378]\b")

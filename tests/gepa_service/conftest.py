@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_service.records.open_records import open_records
-from gepa_service.records.store import RecordStore
+from gepa_service.records.store import RecordStore, open_records
 
 
 @pytest.fixture

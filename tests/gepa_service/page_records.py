@@ -12,13 +12,20 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from gepa_service.auth.keys import make_key
-from gepa_service.model.job_log import LogChunk, LogLine
 from gepa_service.model.program_version import Program, Promotion, Repository
 from gepa_service.model.tenant import TENANTS, AuditEntry, Tenant
-from gepa_service.model.work import JobProgress, ProgramWork, Status, TaskResult, Work, task_result_id
-from gepa_service.records.open_records import open_records
+from gepa_service.model.work import (
+    JobProgress,
+    LogChunk,
+    LogLine,
+    ProgramWork,
+    Status,
+    TaskResult,
+    Work,
+    task_result_id,
+)
 from gepa_service.records.record import new_id, now
-from gepa_service.records.store import RecordStore
+from gepa_service.records.store import RecordStore, open_records
 
 STATUSES: tuple[Status, ...] = ("pending", "paused", "failed", "cancelled", "completed")
 

@@ -19,14 +19,12 @@ from gepa_service.auth.recognize import Recognizer
 from gepa_service.cli.arguments import LOCAL
 from gepa_service.cli.dispatcher_parts import opened_dispatcher
 from gepa_service.jobs.attempt import Place
-from gepa_service.jobs.git_access import GitAccess
-from gepa_service.jobs.parts import AttemptParts, Revealed
+from gepa_service.jobs.parts import AttemptParts, GitAccess, Revealed
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.tenant import TENANTS, Quotas, Role, Tenant
 from gepa_service.model.work import ENDED, ProgramWork, What, Work
-from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id
-from gepa_service.records.store import RecordStore, TenantRecords
+from gepa_service.records.store import RecordStore, TenantRecords, open_records
 from gepa_service.repositories.github_installations import GitHub
 from gepa_service.repositories.repository_access import RepositoryPolicy
 from tests.faults.runs import Setup

@@ -14,15 +14,14 @@ from fastapi import FastAPI
 from evolverpc_common.open_connections import OpenConnections
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
-from gepa_service.api.connections import BoundedConnection
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.keys import make_key
 from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.permissions import Principal
 from gepa_service.auth.recognize import Recognizer
+from gepa_service.cli.api_server import BoundedConnection
 from gepa_service.model.tenant import TENANTS, Role, Tenant
-from gepa_service.records.open_records import open_records
-from gepa_service.records.store import RecordStore
+from gepa_service.records.store import RecordStore, open_records
 
 READY_S = 30.0
 

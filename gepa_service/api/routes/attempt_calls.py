@@ -1,59 +1,46 @@
 """What an attempt on another machine gets, its secrets too, and what it reports. See `AttemptService`."""
 
-import functools
-import threading
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 
-from gepa_service.api.access import AttemptCaller, Parts
+from gepa_service.api.access import AttemptCaller
 from gepa_service.api.problems import not_found
-from gepa_service.api.threads import in_thread
 from gepa_service.jobs.attempt_messages import Begun, Report, Wanted
 from gepa_service.jobs.attempt_records import AttemptRecords
 
 router = APIRouter(tags=["attempt"], include_in_schema=False)
-
-KEPT = 1000
-"""Attempts of which a process of the API remembers the results that it has stored."""
-
-_making = threading.Lock()
 
 
 def own_attempt(
     request: Request,
     job_id: str,
     caller: AttemptCaller,
-    service: Parts,
 ) -> AttemptRecords:
     """Return the records of the attempt of the token. Another work than its own is answered as one that is absent."""
     if caller.job_id != job_id:
         raise not_found("job")
-    state = request.app.state
-    with _making:
-        if getattr(state, "attempts", None) is None:
-            state.attempts = functools.lru_cache(KEPT)(functools.partial(AttemptRecords, service.attempt_parts()))
-        found: AttemptRecords = state.attempts(caller.tenant, job_id, caller.attempt)
-        return found
+    found: AttemptRecords = request.app.state.attempts(caller.tenant, job_id, caller.attempt)
+    return found
 
 
 Own = Annotated[AttemptRecords, Depends(own_attempt)]
 
 
 @router.post("/job/{job_id}/attempt/begin")
-async def begin(
+def begin(
     caller: AttemptCaller,  # noqa: ARG001  the permission of the route
     attempt: Own,
 ) -> Begun | None:
     """Return what the attempt does, and the secrets of its tenant."""
-    return await in_thread(attempt.begin)
+    return attempt.begin()
 
 
 @router.post("/job/{job_id}/attempt/report")
-async def report(
+def report(
     caller: AttemptCaller,  # noqa: ARG001  as above
     attempt: Own,
     report: Report,
 ) -> Wanted:
     """Take a report of the attempt."""
-    return await in_thread(attempt.report, report)
+    return attempt.report(report)

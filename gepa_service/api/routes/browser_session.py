@@ -7,9 +7,9 @@ from pydantic import BaseModel, Field
 
 from gepa_service.api.access import Parts, Reader
 from gepa_service.api.app_state import Service
-from gepa_service.api.documented import documented
+from gepa_service.api.openapi import documented
+from gepa_service.api.pages import RequestBody
 from gepa_service.api.problems import Problem
-from gepa_service.api.request_body import RequestBody
 from gepa_service.api.session_cookie import delete_cookie, is_foreign, set_cookie
 from gepa_service.auth.permissions import Permission, Principal
 from gepa_service.auth.sessions import LONGEST_TOKEN, SignedIn

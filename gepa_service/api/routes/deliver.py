@@ -8,19 +8,19 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 
 from evolverpc_common.display_text import plain
 from gepa_client.errors import JournalError
 from gepa_client.evolution.names import component_texts
 from gepa_service.api.access import Parts, Writer
 from gepa_service.api.app_state import Service
-from gepa_service.api.documented import documented
+from gepa_service.api.openapi import documented
+from gepa_service.api.pages import RequestBody
 from gepa_service.api.problems import Problem
-from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.jobs import Ref
 from gepa_service.api.routes.programs import known_program
 from gepa_service.api.routes.repositories import Id, allowed_or_problem, own_installation
-from gepa_service.api.threads import in_thread
 from gepa_service.jobs.report import NoReport, story_of
 from gepa_service.model.program_version import Delivery, Program, Repository, branch_of
 from gepa_service.records.record import now
@@ -63,7 +63,7 @@ class Delivered(BaseModel):
 @router.post("/program/{program_id}/deliver", responses=documented(404, 502))
 async def deliver(program_id: Id, asked: DeliverRequest, caller: Writer, service: Parts) -> Delivered:
     """Push the version as a branch and open a pull request, or return a patch. A second request returns the first."""
-    program = await in_thread(known_program, caller.records, program_id)
+    program = await run_in_threadpool(known_program, caller.records, program_id)
     if program.patch is None and program.commit is not None:
         detail = "the change of the version's code is too large, or could not be read when its job ended"
         raise Problem(409, "no-patch", "No patch", detail)
@@ -77,16 +77,16 @@ async def deliver(program_id: Id, asked: DeliverRequest, caller: Writer, service
     if github is None or repository.installation_id is None:
         detail = "the repository was not connected by the GitHub App: ask for the mode `patch`"
         raise Problem(409, "no-github-app", "No GitHub App", detail)
-    begun = await in_thread(_begun, caller.records, program, caller.actor)
+    begun = await run_in_threadpool(_begun, caller.records, program, caller.actor)
     if begun.url is not None:
         return _delivered(program, begun)
     try:
         delivery = await _deliver(service, caller.records, github, program, repository, begun, asked)
     except BaseException:
-        await in_thread(_abandoned, caller.records, begun)
+        await run_in_threadpool(_abandoned, caller.records, begun)
         raise
     view = _delivered(program, delivery)
-    await in_thread(emit, caller.records, "program.delivered", view.model_dump(mode="json", exclude={"patch"}))
+    await run_in_threadpool(emit, caller.records, "program.delivered", view.model_dump(mode="json", exclude={"patch"}))
     return view
 
 
@@ -100,14 +100,14 @@ async def _deliver(
     asked: DeliverRequest,
 ) -> Delivery:
     installation = (await own_installation(service, records, repository.installation_id or "")).id
-    allowed = await in_thread(allowed_or_problem, service, repository.repo_url)
+    allowed = await run_in_threadpool(allowed_or_problem, service, repository.repo_url)
     base = program.base_commit or repository.head
     if owner_and_name(allowed.url, github.settings.host) is None or base is None:
         raise Problem(
             409, "no-base", "Nothing to build on", "the repository has no commit that the version was made from"
         )
     title = asked.title or f"Improve {_name(program)} by GEPA"
-    body = await in_thread(_body, service, program)
+    body = await run_in_threadpool(_body, service, program)
     change = DeliveredChange(
         base,
         program.patch,
@@ -123,12 +123,15 @@ async def _deliver(
         made = await github.open_pull_request(credentials, head=begun.branch, base=branch, title=title, body=body)
     except (GitHubFailed, SandboxError) as error:
         raise Problem(502, "delivery-failed", "Delivery failed", str(error)[:1000]) from None
-    changes = {"commit": commit, "number": made.number, "url": made.html_url}
-    return await in_thread(records.replace, begun.model_copy(update=changes))
+    changes = {"commit": commit, "url": made.html_url}
+    delivered: Delivery = await run_in_threadpool(records.replace, begun.model_copy(update=changes))
+    return delivered
 
 
 async def _repository(records: TenantRecords, program: Program) -> Repository:
-    found = None if program.client_id is None else await in_thread(records.get, Repository, program.client_id)
+    found: Repository | None = None
+    if program.client_id is not None:
+        found = await run_in_threadpool(records.get, Repository, program.client_id)
     if found is None:
         detail = "the version's repository is not connected: ask for the mode `patch`"
         raise Problem(409, "not-connected", "Repository not connected", detail)

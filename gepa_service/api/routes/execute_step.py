@@ -4,15 +4,15 @@ import asyncio
 import time
 
 from fastapi import APIRouter, Response
+from starlette.concurrency import run_in_threadpool
 
 from gepa_service.api.access import Parts, Reader, Writer
-from gepa_service.api.documented import Responses, documented
+from gepa_service.api.openapi import Responses, documented
 from gepa_service.api.pages import Page, Paging, known_work
 from gepa_service.api.problems import Problem
 from gepa_service.api.routes.payloads import StepRequest, StepSummary, StepView
 from gepa_service.api.routes.repositories import Id
 from gepa_service.api.routes.submission import submitted
-from gepa_service.api.threads import in_thread
 from gepa_service.model.program_version import Program
 from gepa_service.model.work import ENDED, Work
 from gepa_service.operation.deletion import delete_work
@@ -31,15 +31,18 @@ class StepPage(Page[StepSummary]):
 @router.post("/execute_step", responses={**documented(404), **STILL_RUNNING})
 async def execute(asked: StepRequest, caller: Writer, service: Parts, response: Response) -> StepView:
     """Make a version by one mutation, run the examples with it, and return outputs, traces, branch and program."""
-    if asked.program_id is not None and await in_thread(caller.records.get, Program, asked.program_id) is not None:
+    if (
+        asked.program_id is not None
+        and await run_in_threadpool(caller.records.get, Program, asked.program_id) is not None
+    ):
         detail = "`program_id` is that of a version which is there: choose a new one"
         raise Problem(409, "exists", "Version exists", detail, field="program_id")
     id_ = new_id("step")
-    work = await in_thread(submitted, service, caller, asked, id_, "step", asked.work(id_))
+    work = await run_in_threadpool(submitted, service, caller, asked, id_, "step", asked.work(id_))
     until = time.monotonic() + asked.wait_s
     while work.status not in ENDED and time.monotonic() < until:
         await asyncio.sleep(POLL_S)
-        work = await in_thread(known_work, caller.records, work.id, "step")
+        work = await run_in_threadpool(known_work, caller.records, work.id, "step")
     if work.status not in ENDED:
         response.status_code = 202
     return StepView.of_work(work)

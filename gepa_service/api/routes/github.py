@@ -4,18 +4,21 @@ import hashlib
 import hmac
 import json
 import secrets
+from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 
+from gepa_client.journal.database import Compared
 from gepa_service.api.access import Parts, Writer
-from gepa_service.api.documented import documented
+from gepa_service.api.openapi import documented
+from gepa_service.api.pages import RequestBody
 from gepa_service.api.problems import Problem
-from gepa_service.api.request_body import RequestBody
-from gepa_service.api.threads import in_thread
-from gepa_service.model.program_version import Installation, Repository, SeenDelivery
+from gepa_service.model.program_version import Installation, Repository, SeenDelivery, day_of
 from gepa_service.model.tenant import TENANTS
+from gepa_service.records.record import now
 from gepa_service.records.store import RecordExists, RecordStore, changed, stored
 from gepa_service.repositories.github_installations import CONFIRMATION, STATE, GitHub, GitHubFailed, owner_and_name
 
@@ -23,6 +26,9 @@ router = APIRouter(tags=["github"])
 
 NONCE_BYTES = 16
 LONGEST_TOKEN = 4000
+SEEN = timedelta(days=30)
+"""For how long a delivery is known; GitHub itself delivers one again within three days."""
+
 MOST_BOUND = 200
 """Records of one installation that one webhook changes at once."""
 
@@ -133,7 +139,7 @@ async def webhook(
         raise Problem(401, "wrong-signature", "Wrong signature", "the signature of this webhook is not GitHub's")
     event = _event(body)
     delivery = hashlib.sha256(x_github_delivery.encode()).hexdigest()
-    taken = await in_thread(_taken, service.records, github, x_github_event, event, delivery)
+    taken = await run_in_threadpool(_taken, service.records, github, x_github_event, event, delivery)
     return WebhookTaken(taken=taken)
 
 
@@ -166,6 +172,11 @@ def _taken(records: RecordStore, github: GitHub, kind: str, event: dict[str, Any
     except BaseException:
         records.remove(SeenDelivery, TENANTS, id_=delivery)
         raise
+
+
+def remove_old(records: RecordStore) -> int:
+    """Remove the records of deliveries that are older than `SEEN`; return how many. Raises `RecordsUnavailable`."""
+    return records.remove(SeenDelivery, None, {"day": Compared("<", day_of(now() - SEEN))})
 
 
 def _processed(records: RecordStore, github: GitHub, kind: str, event: dict[str, Any]) -> bool:

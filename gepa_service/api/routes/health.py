@@ -7,8 +7,8 @@ from fastapi import APIRouter, Request, Response
 from gepa_client.errors import JournalError
 from gepa_client.journal.store import open_store
 from gepa_service.api.access import Parts
-from gepa_service.api.documented import documented
 from gepa_service.api.metrics import MEDIA_TYPE
+from gepa_service.api.openapi import documented
 from gepa_service.api.problems import RETRY_S, Problem
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records.store import RecordError

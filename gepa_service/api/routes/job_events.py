@@ -1,4 +1,4 @@
-"""What happens in a job: its events, as a stream or in pages, its logs, its report and its certificate."""
+"""What happens in a job: its events, as a stream or in pages, logs, report and certificate, and parts of its run."""
 
 import asyncio
 import contextlib
@@ -12,21 +12,23 @@ import orjson
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 
 from gepa_client.certificate.certificate import Certificate
+from gepa_client.errors import NoSuchRun
 from gepa_client.journal.store import Store
+from gepa_client.page.event_log import to_json
 from gepa_client.page.page_events import PageEvent
+from gepa_client.page.page_fact import NotThere
+from gepa_client.page.run_details import DETAILS, BadQuery, RunDetails
 from gepa_service.api.access import Parts, Reader
-from gepa_service.api.checked_keys import CHECK_S
-from gepa_service.api.documented import Responses, documented
-from gepa_service.api.job_streams import JobEvent, JobStreams, WatchedJob
+from gepa_service.api.job_streams import CHECK_S, JobEvent, JobStreams, WatchedJob
+from gepa_service.api.openapi import Responses, documented
 from gepa_service.api.pages import Paging, known, known_work, next_of
 from gepa_service.api.problems import Problem
 from gepa_service.api.routes.repositories import Id
-from gepa_service.api.threads import in_thread
 from gepa_service.jobs.report import NoReport, certificate_of, report_of
-from gepa_service.model.job_log import LogChunk, LogLine
-from gepa_service.model.work import ENDED, Work
+from gepa_service.model.work import ENDED, LogChunk, LogLine, Work
 
 router = APIRouter(tags=["events of jobs"])
 
@@ -49,6 +51,16 @@ PAGE_POLICY = (
 
 EventId = Annotated[str, Field(max_length=LONGEST_EVENT_ID, pattern=r"^[0-9a-f]+-[0-9]{1,18}$")]
 
+STREAM: Responses = {
+    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "The events."}
+}
+REPORT: Responses = {
+    200: {
+        "content": {"text/html": {"schema": {"type": "string"}}},
+        "description": "The report.",
+    }
+}
+
 
 class EventPage(BaseModel):
     """Events of a job in order; an event that a later one replaced is missing.
@@ -70,15 +82,6 @@ class LogPage(BaseModel):
     next: str | None
 
 
-STREAM: Responses = {
-    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "The events."}
-}
-REPORT: Responses = {
-    200: {
-        "content": {"text/html": {"schema": {"type": "string"}}},
-        "description": "The report.",
-    }
-}
 PAGE: Responses = {200: {"model": EventPage, "description": "The events."}}
 
 
@@ -96,7 +99,7 @@ async def stream(
     server, which come from the beginning; `event: end` follows the last one of a job that has ended; `event: revoked`
     the end of a stream whose key is no longer valid.
     """
-    job = await in_thread(known_work, caller.records, job_id, "optimize")
+    job = await run_in_threadpool(known_work, caller.records, job_id, "optimize")
     streams: JobStreams = request.app.state.streams
     streams.get(job)  # raises its problem before the response begins
     events = _events(request, streams, job, last_event_id or after)
@@ -153,7 +156,7 @@ async def events(
     after: Annotated[EventId | None, Query(description="`next` of the page before.")] = None,
 ) -> Response:
     """Return the events of a job in pages of about a megabyte."""
-    job = await in_thread(known_work, caller.records, job_id, "optimize")
+    job = await run_in_threadpool(known_work, caller.records, job_id, "optimize")
     watched = request.app.state.streams.get(job)
     number, is_reset = _begin(watched, after)
     over = watched.log.is_over
@@ -185,7 +188,7 @@ async def report(
     service: Parts,
 ) -> Response:
     """Return the report of a job that has ended, a page."""
-    job = await in_thread(known_work, caller.records, job_id, "optimize")
+    job = await run_in_threadpool(known_work, caller.records, job_id, "optimize")
     if job.status not in ENDED:
         raise Problem(409, "wrong-status", "Status does not allow it", f"the job is {job.status}: it has no report yet")
     reports: Reports = request.app.state.reports
@@ -217,4 +220,23 @@ class Reports:
     async def get(self, store: Store, job_id: str) -> bytes:
         """Return a report of a job. Raises as `report_of`."""
         async with self._slots:
-            return await in_thread(self._made, store, job_id)
+            made: bytes = await run_in_threadpool(self._made, store, job_id)
+        return made
+
+
+def detail(job_id: Id, caller: Reader, service: Parts, request: Request) -> Response:
+    """Return the detail of a job's run that the path names. Raises a 404 problem if it is not there."""
+    known_work(caller.records, job_id, "optimize")
+    try:
+        found = RunDetails(service.store, job_id).read(request.url.path.rpartition("/")[2], request.query_params)
+        return Response(to_json(found), media_type="application/json")
+    except NoSuchRun:
+        raise Problem(404, "not-found", "Not found", "the job has no run yet") from None
+    except NotThere as error:
+        raise Problem(404, "not-found", "Not found", str(error)) from None
+    except BadQuery as error:
+        raise Problem(422, "invalid", "Field not valid", str(error)) from None
+
+
+for name in DETAILS:
+    router.add_api_route(f"/job/{{job_id}}/{name}", detail, include_in_schema=False)

@@ -14,15 +14,14 @@ from gepa_client.evolution.names import component_texts
 from gepa_client.settings.run_settings import Evolve
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.app_state import Service
-from gepa_service.api.documented import documented
-from gepa_service.api.pages import Page, Paging, View, known, known_work
+from gepa_service.api.openapi import documented
+from gepa_service.api.pages import Page, Paging, RequestBody, View, known, known_work
 from gepa_service.api.problems import Problem
 from gepa_service.api.quotas import refuse_beyond_quotas, refuse_full_queue
-from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.repositories import Id, allowed_or_problem
 from gepa_service.jobs import control
+from gepa_service.jobs.month_spending import quotas_of
 from gepa_service.jobs.settings_of_jobs import Options, SettingRefused, checked_settings, repository_path
-from gepa_service.jobs.tenant_quotas import quotas_of
 from gepa_service.model.program_version import SAVED_PROGRAM, Repository
 from gepa_service.model.work import ENDED, OPTIMIZATIONS, JobStatus, Work
 from gepa_service.operation.deletion import delete_work

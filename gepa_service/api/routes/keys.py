@@ -7,11 +7,10 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 
 from gepa_service.api.access import Manager, Parts
-from gepa_service.api.documented import documented
 from gepa_service.api.idempotency import shown_once
-from gepa_service.api.pages import Page, Paging, View
+from gepa_service.api.openapi import documented
+from gepa_service.api.pages import Page, Paging, RequestBody, View
 from gepa_service.api.problems import not_found
-from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.repositories import Id
 from gepa_service.auth.keys import key_of_owner, make_key, revoke_key
 from gepa_service.model.tenant import TENANTS, ApiKey, Role

@@ -7,13 +7,12 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from gepa_service.api.access import Manager
-from gepa_service.api.documented import documented
-from gepa_service.api.pages import Page, Paging
+from gepa_service.api.openapi import documented
+from gepa_service.api.pages import Page, Paging, RequestBody
 from gepa_service.api.problems import not_found
-from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.repositories import Id
-from gepa_service.auth.members import make_member
 from gepa_service.auth.oidc import LONGEST_SUBJECT
+from gepa_service.auth.recognize import make_member
 from gepa_service.model.tenant import Member, Role
 from gepa_service.records.store import stored
 

@@ -10,8 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from fastapi import Query
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
-from gepa_service.api.pages import PageQuery, View
-from gepa_service.api.request_body import RequestBody
+from gepa_service.api.pages import PageQuery, RequestBody, View
 from gepa_service.api.routes.jobs import LONGEST_NAME, MOST_ROWS, JsonPath, ModuleName, Row, Source, serve_flags
 from gepa_service.api.routes.repositories import Id
 from gepa_service.jobs.settings_of_jobs import SandboxOptions

@@ -10,10 +10,9 @@ from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from gepa_client.evolution.names import component_texts
 from gepa_service.api.access import Reader, Writer
-from gepa_service.api.documented import documented
-from gepa_service.api.pages import Page, Paging, View, known, next_of
+from gepa_service.api.openapi import documented
+from gepa_service.api.pages import Page, Paging, RequestBody, View, known, next_of
 from gepa_service.api.problems import Problem
-from gepa_service.api.request_body import RequestBody
 from gepa_service.api.routes.repositories import Id
 from gepa_service.auth.keys import actor_name
 from gepa_service.jobs import promotions

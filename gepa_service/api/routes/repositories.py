@@ -5,14 +5,13 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.app_state import Service
-from gepa_service.api.documented import documented
-from gepa_service.api.pages import ID_PATTERN, Page, Paging, View, known
+from gepa_service.api.openapi import documented
+from gepa_service.api.pages import ID_PATTERN, Page, Paging, RequestBody, View, known
 from gepa_service.api.problems import Problem
-from gepa_service.api.request_body import RequestBody
-from gepa_service.api.threads import in_thread
 from gepa_service.model.program_version import Installation, Repository
 from gepa_service.operation import deletion
 from gepa_service.records.record import LONGEST_ID, new_id
@@ -69,12 +68,12 @@ class RepositoryPage(Page[RepositoryView]):
 @router.post("/connect-git", responses=documented(502))
 async def connect_git(asked: ConnectRequest, caller: Writer, service: Parts) -> Connected:
     """Connect a repository, whose access is tested at once. A repository that is connected already keeps its id."""
-    allowed = await in_thread(allowed_or_problem, service, asked.repo_url)
+    allowed = await run_in_threadpool(allowed_or_problem, service, asked.repo_url)
     installation_id = None if asked.installation_id is None else str(asked.installation_id)
     if installation_id is not None:
         await own_installation(service, caller.records, installation_id)
     head = await tested(service, allowed, installation_id)
-    record = await in_thread(_connected, caller.records, allowed.text, installation_id, head)
+    record = await run_in_threadpool(_connected, caller.records, allowed.text, installation_id, head)
     return Connected(client_id=record.id, status=record.status)
 
 
@@ -108,7 +107,7 @@ def allowed_or_problem(service: Service, repo_url: str) -> AllowedRepository:
 
 async def own_installation(service: Service, records: TenantRecords, installation_id: str) -> Installation:
     """Return the installation that this tenant has. Raises a problem if it has not proved to have it."""
-    found = await in_thread(records.get, Installation, installation_id)
+    found: Installation | None = await run_in_threadpool(records.get, Installation, installation_id)
     if service.github is None or found is None:
         remedy = "begin with POST /github/install" if service.github is not None else "this service has no GitHub App"
         detail = f"there is no such installation of the GitHub App; {remedy}"

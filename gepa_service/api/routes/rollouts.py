@@ -5,7 +5,7 @@ from functools import partial
 from fastapi import APIRouter
 
 from gepa_service.api.access import Parts, Reader, Writer
-from gepa_service.api.documented import documented
+from gepa_service.api.openapi import documented
 from gepa_service.api.pages import Page, Paging, known_work
 from gepa_service.api.problems import Problem
 from gepa_service.api.routes.jobs import controlled

@@ -8,10 +8,9 @@ from pydantic import ConfigDict, Field
 
 from gepa_service.api.access import Manager, Parts
 from gepa_service.api.app_state import Service
-from gepa_service.api.documented import documented
-from gepa_service.api.pages import Page, Paging, View
+from gepa_service.api.openapi import documented
+from gepa_service.api.pages import Page, Paging, RequestBody, View
 from gepa_service.api.problems import Problem, not_found
-from gepa_service.api.request_body import RequestBody
 from gepa_service.jobs.job_environment import may_be_secret
 from gepa_service.model.tenant import Secret
 from gepa_service.repositories.destinations import refused_host

@@ -4,11 +4,10 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
 from gepa_service.api.access import Parts, Reader
-from gepa_service.jobs.month_spending import first_id_of, month_of, usage_of
-from gepa_service.jobs.tenant_quotas import quotas_of
+from gepa_service.jobs.month_spending import month_of, quotas_of, usage_of
 from gepa_service.model.tenant import Quotas
 from gepa_service.model.work import OPTIMIZATIONS, Work
-from gepa_service.records.record import now
+from gepa_service.records.record import id_at, now
 
 router = APIRouter(tags=["usage"])
 
@@ -35,10 +34,11 @@ class UsageView(BaseModel):
 def usage(request: Request, caller: Reader, service: Parts) -> UsageView:
     """Return what the tenant has used."""
     tenant, records, moment = caller.tenant, service.records, now()
+    start = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     used = usage_of(records, tenant)
     return UsageView(
         month=month_of(moment),
-        jobs=sum(1 for _ in records.every(Work, tenant, OPTIMIZATIONS, after=first_id_of(moment))),
+        jobs=sum(1 for _ in records.every(Work, tenant, OPTIMIZATIONS, after=id_at("job", start))),
         usd=used.usd,
         unpriced=used.unpriced,
         requests=request.app.state.counts.of(tenant) + used.requests,

@@ -36,13 +36,13 @@ from gepa_service.cli.arguments import (
 )
 from gepa_service.cli.data_folder import DataFolder, opened_folder
 from gepa_service.cli.dispatcher_parts import dispatch, place_of
-from gepa_service.cli.listening import listening_socket, url_of
-from gepa_service.cli.service_parts import ConfigurationError, opened_service, parse_issuers
+from gepa_service.cli.service_parts import ConfigurationError, listening_socket, opened_service, parse_issuers, url_of
 from gepa_service.engines.engine import EngineRefused
 from gepa_service.jobs.attempt import Place
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records.record import new_id
 from gepa_service.records.store import RecordStore
+from gepa_service.secrets.master_key import MasterKeyError, create_key_file
 from sandbox_runtime.api.sandbox import RuntimeUnavailable
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
 
@@ -82,7 +82,7 @@ def up(
             _check_sandbox(sandbox or "bubblewrap")
         parse_issuers(oidc or ())
         with opened_folder(data) as folder, listening_socket(host, port) as sock:
-            folder.create_master_key()
+            create_key_file(folder.master_key)
             if not is_loopback(host) and public_url is None:
                 raise ConfigurationError(
                     f"{host} can be reached from other machines: give --public-url, by which they do"
@@ -101,7 +101,7 @@ def up(
                 master_key=folder.master_key,
             ) as service:
                 received = _run(service, folder, sock, place, jobs, engine, keep_days, as_json)
-    except (ConfigurationError, EngineRefused, JournalError) as error:
+    except (ConfigurationError, EngineRefused, JournalError, MasterKeyError) as error:
         refuse(str(error))
     if not as_json:
         again = shlex.join(["evolverpc", "service", "up", "--data", str(data)])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_service.api import connections
+from gepa_service.cli import api_server
 from tests.gepa_service.serving import served_with_key
 
 WAIT_S = 30.0
@@ -17,7 +17,7 @@ ARRIVAL_S = 0.6
 @pytest.fixture
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[tuple[str, int], str]]:
     """Where the API listens, and the key of an editor."""
-    monkeypatch.setattr(connections, "ARRIVAL_S", ARRIVAL_S)
+    monkeypatch.setattr(api_server, "ARRIVAL_S", ARRIVAL_S)
     with served_with_key(tmp_path, "editor") as (url, key):
         yield ("127.0.0.1", int(url.rpartition(":")[2])), key
 

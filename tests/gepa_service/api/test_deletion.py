@@ -18,10 +18,9 @@ from gepa_service import model
 from gepa_service.api.app_state import Service
 from gepa_service.jobs.attempt import Place
 from gepa_service.jobs.job_environment import cache_of
-from gepa_service.model.job_log import LogChunk
 from gepa_service.model.program_version import Program, Promotion, Repository
 from gepa_service.model.tenant import TENANTS, ApiKey, AuditEntry, Tenant
-from gepa_service.model.work import Status, TaskResult, Work
+from gepa_service.model.work import LogChunk, Status, TaskResult, Work
 from gepa_service.operation import deletion
 from gepa_service.operation.deleted_files import DeletedFiles
 from gepa_service.records.record import Record, id_at, new_id, now

@@ -13,13 +13,13 @@ import pytest
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
 from gepa_service.api.request_log import JsonLines
-from gepa_service.jobs.month_spending import first_id_of, month_id
+from gepa_service.jobs.month_spending import month_id
+from gepa_service.jobs.tenant_secrets import reveal
 from gepa_service.model.tenant import AuditEntry, Quotas, Usage
 from gepa_service.model.work import Work
-from gepa_service.records.record import new_id, now
+from gepa_service.records.record import id_at, new_id, now
 from gepa_service.records.store import RecordStore
 from gepa_service.secrets.master_key import METRICS
-from gepa_service.secrets.reveal import reveal
 from tests.gepa_service.api.conftest import MASTER, URL, Client
 
 MEMBER = {"issuer": "https://issuer.example", "subject": "ann@example.org", "role": "viewer"}
@@ -165,7 +165,7 @@ async def test_usage_counts_this_months_jobs_their_cost_and_requests(
 ) -> None:
     running, ended, pending = job(status="running"), job(status="completed"), job()
     foreign = job().model_copy(update={"tenant": "beta"})
-    before = job(status="completed").model_copy(update={"id": f"{first_id_of(now())[:-1]}"})  # sorts before the month
+    before = job(status="completed").model_copy(update={"id": id_at("job", now() - timedelta(days=32))})
     for each in (running, ended, pending, foreign, before):
         records.insert(each)
     records.insert(Usage(tenant="acme", id=month_id(now()), usd=1.25))

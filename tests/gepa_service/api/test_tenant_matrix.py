@@ -11,9 +11,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from gepa_service.api.access import permission_of, routes_of
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
-from gepa_service.api.route_table import permission_of, routes_of
 from gepa_service.auth.permissions import PERMISSIONS, Permission
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from tests.gepa_service.api.conftest import Client

@@ -5,10 +5,9 @@ import pytest
 from gepa_service.auth import oidc
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.keys import make_key
-from gepa_service.auth.members import make_member
 from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.permissions import Principal
-from gepa_service.auth.recognize import LONGEST_TOKEN, Recognizer, TenantNeeded
+from gepa_service.auth.recognize import LONGEST_TOKEN, Recognizer, TenantNeeded, make_member
 from gepa_service.records.store import RecordStore
 from tests.gepa_service.auth.oidc_issuer import AUDIENCE, OidcIssuer
 

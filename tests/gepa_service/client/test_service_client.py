@@ -13,7 +13,6 @@ from gepa_service.api.routes.keys import KeyRequest
 from gepa_service.api.routes.programs import PromoteRequest
 from gepa_service.api.routes.repositories import ConnectRequest
 from gepa_service.client import ServiceClient, ServiceProblem, ServiceUnreachable
-from gepa_service.client.operations import Operations
 from tests.docs import pages
 from tests.gepa_service import serving
 from tests.gepa_service.cli.test_up import up
@@ -102,7 +101,7 @@ def test_an_absent_service_is_unreachable_and_an_argument_that_is_not_known_is_r
 def test_each_route_for_programs_is_an_operation() -> None:
     of_others = {"sign_in", "session", "sign_out", "sign_in_ways", "metrics", "callback", "webhook", "stream"}
     known = {each.name for router in ROUTERS for each in router.routes if each.include_in_schema}
-    assert known - of_others <= {getattr(each, "__name__", "") for each in vars(Operations).values()}
+    assert known - of_others <= {getattr(each, "__name__", "") for each in vars(ServiceClient).values()}
 
 
 def test_a_stream_that_is_cut_continues_after_the_last_event_that_came() -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gepa_service.jobs.front_port import free_port
+from evolverpc_common.network_addresses import free_port
 from tests.support.processes import is_running, processes_with
 from tests.support.waiting import until
 

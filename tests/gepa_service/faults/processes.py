@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from gepa_service.jobs.front_port import free_port
+from evolverpc_common.network_addresses import free_port
 from gepa_service.model.work import Work
 from tests.gepa_service.platform import MASTER, processes_of
 from tests.support.processes import command_of

@@ -19,9 +19,8 @@ from gepa_service.jobs.month_spending import month_id
 from gepa_service.jobs.parts import Revealed
 from gepa_service.jobs.queue import Queue
 from gepa_service.jobs.work_order import Ended, Spent, TaskDone
-from gepa_service.model.job_log import LogChunk, LogLine
 from gepa_service.model.tenant import Usage
-from gepa_service.model.work import ProgramWork, TaskResult, Work
+from gepa_service.model.work import LogChunk, LogLine, ProgramWork, TaskResult, Work
 from gepa_service.records.record import new_id, now
 from tests.faults.proxy import Proxy
 from tests.gepa_service.platform import Platform

@@ -16,7 +16,7 @@ from gepa_client.journal.http_store import HttpStore
 from gepa_client.sandboxing.session_interface import NoSandboxes
 from gepa_client.settings.run_config import RunConfig
 from gepa_service.api.routes import ROUTERS
-from gepa_service.jobs import isolated_driver, optimization
+from gepa_service.jobs import driver_place, optimization
 from gepa_service.jobs.driver_place import place_for
 from gepa_service.jobs.work_order import OptimizeOrder
 from tests.gepa_service.platform import Platform
@@ -75,7 +75,7 @@ def test_a_hostile_optimizer_reaches_nothing_but_its_own(
             settings={},
             isolated=True,
         )
-        monkeypatch.setattr(isolated_driver, "DRIVER", (sys.executable, "-P", "-c", HOSTILE.read_text()))
+        monkeypatch.setattr(driver_place, "DRIVER", (sys.executable, "-P", "-c", HOSTILE.read_text()))
         place = stack.enter_context(place_for(order, NoSandboxes(settings)))  # type: ignore[arg-type]
         api_port = int(service.api.rpartition(":")[2])
         ports = [api_port, int(other_server.rpartition(":")[2]), int(own_server.rpartition(":")[2]), 22, 27017]
@@ -135,7 +135,7 @@ def test_the_process_outside_follows_no_link_that_a_hostile_optimizer_planted(
     (private / "master.key").write_text("the key")
     (private / "folder" / "of_another.json").write_text('{"secret": 1}')
     monkeypatch.setenv("GEPA_STORE_TOKEN_FILE", str(folder / "token"))
-    monkeypatch.setattr(isolated_driver, "DRIVER", (sys.executable, "-P", "-c", PLANTING.read_text()))
+    monkeypatch.setattr(driver_place, "DRIVER", (sys.executable, "-P", "-c", PLANTING.read_text()))
     order = OptimizeOrder(
         id=job.id,
         api=service.api,

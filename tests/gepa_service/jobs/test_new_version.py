@@ -9,13 +9,12 @@ import pytest
 from gepa_client.analysis.mutation_outcomes import code_history
 from gepa_client.journal.store import open_store
 from gepa_client.page.run_details import runs
-from gepa_service.jobs.evolved_code import with_code
-from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.kept_run import progress_of
-from gepa_service.jobs.new_version import program_of
+from gepa_service.jobs.new_version import program_of, with_code
+from gepa_service.jobs.parts import GitAccess
 from gepa_service.model.program_version import Delivery, Program
 from gepa_service.model.work import Work
-from gepa_service.records.open_records import open_records
+from gepa_service.records.store import open_records
 from gepa_service.repositories.repository_access import RepositoryPolicy
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import Made

@@ -12,8 +12,7 @@ from aiohttp import web
 
 from gepa_service.jobs.attempt_messages import Begun
 from gepa_service.jobs.attempt_records import AttemptRecords
-from gepa_service.jobs.git_access import GitAccess
-from gepa_service.jobs.parts import Revealed
+from gepa_service.jobs.parts import GitAccess, Revealed
 from gepa_service.jobs.settings_of_jobs import SettingRefused, checked_settings
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.repositories.repository_access import RepositoryPolicy

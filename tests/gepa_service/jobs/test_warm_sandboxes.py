@@ -18,9 +18,8 @@ from gepa_service.jobs.ended_by import STOPPED
 from gepa_service.jobs.parts import Revealed
 from gepa_service.jobs.process_works import ProcessWorks
 from gepa_service.jobs.work_order import REPORTS, Begin, ProgramOrder, Reported, Stop
-from gepa_service.model.job_log import LogChunk
 from gepa_service.model.tenant import TENANTS, Usage
-from gepa_service.model.work import PROMPT, ProgramWork, Work
+from gepa_service.model.work import PROMPT, LogChunk, ProgramWork, Work
 from gepa_service.records.record import new_id
 from tests.gepa_service.faults.processes import lineage_of
 from tests.gepa_service.jobs.test_secrets_of_jobs import model

@@ -2,7 +2,6 @@
 
 import pytest
 
-from gepa_service.records.open_records import open_records
 from gepa_service.records.record import new_id
 from gepa_service.records.store import (
     RecordChanged,
@@ -12,6 +11,7 @@ from gepa_service.records.store import (
     RecordsUnavailable,
     TenantRecords,
     changed,
+    open_records,
 )
 from tests.gepa_service.records.conftest import Open
 from tests.gepa_service.records.sample import Other, Sample

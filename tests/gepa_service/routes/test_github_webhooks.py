@@ -1,11 +1,15 @@
 """Webhooks of GitHub: what they change, and forged and replayed ones."""
 
+from datetime import timedelta
 from typing import Any
 
 import httpx
 import pytest
 
-from gepa_service.model.program_version import Installation, Repository
+from gepa_service.api.routes.github import SEEN, remove_old
+from gepa_service.model.program_version import Installation, Repository, SeenDelivery, day_of
+from gepa_service.model.tenant import TENANTS
+from gepa_service.records.record import now
 from gepa_service.records.store import TenantRecords
 from tests.gepa_service.github_server import LoopbackGitHub
 from tests.gepa_service.routes.conftest import Caller
@@ -99,3 +103,15 @@ async def test_a_forged_or_odd_webhook_changes_nothing_and_a_removed_repository_
     assert stored(acme).status == "connected"
     await sent(github_client, github, kind, REMOVED)
     assert stored(acme).status == "unreachable"
+
+
+async def test_a_delivery_is_forgotten_after_a_month(
+    github: LoopbackGitHub, github_client: httpx.AsyncClient, repository: Repository, acme: TenantRecords
+) -> None:
+    await sent(github_client, github, "installation_repositories", REMOVED, "d1")
+    await sent(github_client, github, "installation_repositories", REMOVED, "d2")
+    assert remove_old(acme.store) == 0
+    first, second = acme.store.page(SeenDelivery, TENANTS)
+    acme.store.replace(first.model_copy(update={"day": day_of(now() - SEEN - timedelta(days=1))}))
+    assert remove_old(acme.store) == 1
+    assert acme.store.page(SeenDelivery, TENANTS) == [second]

@@ -12,12 +12,11 @@ import httpx
 import pytest
 
 from gepa_client.page.event_log import COLUMNS, KEYS
-from gepa_service.api import checked_keys, job_streams
+from gepa_service.api import job_streams
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
 from gepa_service.api.routes import job_events
-from gepa_service.model.job_log import LogChunk, LogLine
-from gepa_service.model.work import Work
+from gepa_service.model.work import LogChunk, LogLine, Work
 from gepa_service.records.record import new_id, now
 from gepa_service.records.store import TenantRecords
 from tests.gepa_service.routes.conftest import Caller, Keys
@@ -133,7 +132,7 @@ async def test_a_revoked_key_ends_its_stream_and_no_other(url: str, keys: Keys, 
         second = asyncio.create_task(read(other))
         await asyncio.sleep(0.2)
         keys.revoked.add("acme-viewer")
-        assert (await asyncio.wait_for(first, 3 * checked_keys.CHECK_S)).named == ["revoked"]
+        assert (await asyncio.wait_for(first, 3 * job_streams.CHECK_S)).named == ["revoked"]
         assert not second.done()
         acme.replace(job.model_copy(update={"status": "failed"}))
         assert (await second).named == ["end"]

@@ -17,9 +17,8 @@ from gepa_client.journal.store import open_store
 from gepa_service.api.app_state import Service
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.jobs.attempt import Place
-from gepa_service.jobs.git_access import GitAccess
 from gepa_service.jobs.month_spending import NOTHING_LEFT
-from gepa_service.jobs.parts import AttemptParts, Revealed
+from gepa_service.jobs.parts import AttemptParts, GitAccess, Revealed
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import TaskResult, Work
 from gepa_service.records.store import TenantRecords

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from gepa_service.jobs.tenant_secrets import reveal
 from gepa_service.model.tenant import TENANTS, Secret, Tenant
 from gepa_service.records.store import RecordStore, stored
 from gepa_service.secrets.envelope import DataKey, SecretDamaged, key_of, master_of
 from gepa_service.secrets.master_key import MasterKey, MasterKeyError
-from gepa_service.secrets.reveal import reveal
 from gepa_service.secrets.vault import Vault
 
 MASTER = MasterKey(b"m" * 32)
