@@ -5,7 +5,8 @@ import { wellFormed } from "../base/json.js";
 import type { Notices } from "../base/notices.js";
 import { isObject, shown } from "../base/values.js";
 import type { ExampleResult } from "../generated/types.js";
-import { stepsOf, unknownComponent } from "../steps/steps.js";
+import type { Candidate } from "../program/program.js";
+import { unknownComponent } from "../steps/steps.js";
 
 /**
  * Return the texts by component, each given as text or as `{feedback, score?}`; throws `InvalidResult` for all else.
@@ -33,22 +34,14 @@ export function readComponentFeedback(given: unknown, score: number, notices: No
   return Object.fromEntries(texts);
 }
 
-/** Report feedback on a component that does not exist, or that ran no step although others did. */
+/** Report feedback on a component that does not exist. */
 export function reportComponentFeedback(
   { component_feedback: feedback }: ExampleResult,
-  trajectory: unknown,
-  components: readonly string[],
+  candidate: Candidate,
   notices: Notices,
 ): void {
-  if (!feedback) return;
-  const ran = new Set(stepsOf(trajectory).map(({ component }) => component));
-  for (const name of Object.keys(feedback)) {
-    if (!components.includes(name)) {
-      notices.once(`component_feedback names ${JSON.stringify(name)}: ${unknownComponent(components)}`);
-    } else if (ran.size > 0 && !ran.has(name)) {
-      notices.once(
-        `component_feedback names ${JSON.stringify(name)}, which ran no step in this example; it is not used`,
-      );
-    }
+  for (const name of Object.keys(feedback ?? {})) {
+    if (Object.hasOwn(candidate, name)) continue;
+    notices.once(`component_feedback names ${JSON.stringify(name)}: ${unknownComponent(Object.keys(candidate))}`);
   }
 }

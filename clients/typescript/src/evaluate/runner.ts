@@ -217,7 +217,7 @@ export class Runner {
         const trajectory = captureTraces ? trajectoryOf(steps, trace) : undefined;
         const result =
           this.#withoutModel(taken, attempt()) ?? finishedResult(taken, score, { ...attempt(), trajectory });
-        reportComponentFeedback(result, trajectory, Object.keys(candidate), this.#notices);
+        reportComponentFeedback(result, candidate, this.#notices);
         return [result];
       };
       const soFar = () => {
@@ -239,7 +239,7 @@ export class Runner {
           const isTaken = found.status === "ok" || found.status === "rollout";
           const output = (found.output ?? null) as JsonValue;
           const result = (isTaken ? this.#withoutModel(output, attempt) : undefined) ?? found;
-          reportComponentFeedback(result, found.trajectory, Object.keys(candidate), this.#notices);
+          reportComponentFeedback(result, candidate, this.#notices);
           return result;
         } catch (error) {
           return failedResult(error, attempt);
