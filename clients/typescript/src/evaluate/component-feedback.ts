@@ -8,12 +8,8 @@ import type { ExampleResult } from "../generated/types.js";
 import type { Candidate } from "../program/program.js";
 import { unknownComponent } from "../steps/steps.js";
 
-/**
- * Return the texts by component, each given as text or as `{feedback, score?}`; throws `InvalidResult` for all else.
- *
- * `score`: that of the example, which counts; a different one of a component is reported.
- */
-export function readComponentFeedback(given: unknown, score: number, notices: Notices): Record<string, string> {
+/** Return the texts by component, each given as text or as `{feedback, score?}`; throws `InvalidResult` for all else. */
+export function readComponentFeedback(given: unknown): Record<string, string> {
   if (!isObject(given)) throw new InvalidResult(`component_feedback must be an object, not ${shown(given)}`);
   const texts = Object.entries(given).map(([name, feedback]) => {
     if (typeof feedback === "string") return [wellFormed(name), wellFormed(feedback)];
@@ -23,12 +19,7 @@ export function readComponentFeedback(given: unknown, score: number, notices: No
         `component_feedback.${name} must be a text or {feedback, score?}, not ${shown(feedback)}; its feedback is a text`,
       );
     }
-    if (own !== undefined && own !== null && finite(own, `component_feedback.${name}.score`) !== score) {
-      notices.once(
-        `\`score\` returned another score for component ${JSON.stringify(name)} than for the whole example: that of ` +
-          "the example counts, and the feedback is all that is used of a component's own",
-      );
-    }
+    if (own !== undefined && own !== null) finite(own, `component_feedback.${name}.score`);
     return [wellFormed(name), wellFormed(text)];
   });
   return Object.fromEntries(texts);

@@ -3,7 +3,6 @@
 import { describeFailure } from "../base/failure.js";
 import { finite, InvalidResult } from "../base/invalid-result.js";
 import { type JsonValue, NotJson, toExactJson, toJsonValue, wellFormed } from "../base/json.js";
-import type { Notices } from "../base/notices.js";
 import { faults } from "../base/validate.js";
 import { isObject, shown } from "../base/values.js";
 import type { ExampleError, ExampleResult, Usage } from "../generated/types.js";
@@ -26,9 +25,9 @@ const SCORE_KEYS = ["score", "feedback", "objective_scores", "component_feedback
  * A number, `[number, feedback]` or `{score, feedback?, objective_scores?, component_feedback?}`; throws `InvalidResult`
  * for all else.
  */
-export function readScore(given: unknown, notices: Notices): ReadScore {
+export function readScore(given: unknown): ReadScore {
   if (Array.isArray(given)) {
-    return readScore(Object.fromEntries(given.map((part, at) => [SCORE_KEYS[at] ?? at, part])), notices);
+    return readScore(Object.fromEntries(given.map((part, at) => [SCORE_KEYS[at] ?? at, part])));
   }
   if (!isObject(given)) return { score: finite(given, "the score") };
   const unknown = Object.keys(given).find((key) => !SCORE_KEYS.includes(key));
@@ -48,7 +47,7 @@ export function readScore(given: unknown, notices: Notices): ReadScore {
     read.objective_scores = Object.fromEntries(scores);
   }
   if (byComponent !== undefined && byComponent !== null) {
-    const texts = readComponentFeedback(byComponent, read.score, notices);
+    const texts = readComponentFeedback(byComponent);
     if (Object.keys(texts).length > 0) read.component_feedback = texts;
   }
   return read;
@@ -195,10 +194,9 @@ export function readBatchResult(
   given: unknown,
   { seconds, calls: { hosts } }: Attempt,
   captureTraces: boolean,
-  notices: Notices,
 ): ExampleResult {
   const seen = hosts === undefined ? {} : { hosts };
-  if (!isObject(given)) return { status: "ok", ...readScore(given, notices), output: null, ...seen, seconds };
+  if (!isObject(given)) return { status: "ok", ...readScore(given), output: null, ...seen, seconds };
   const {
     status = "ok",
     output,
@@ -211,7 +209,7 @@ export function readBatchResult(
   } = given;
   const result = {
     status,
-    ...(status === "ok" ? readScore(scored, notices) : { ...scored, score: null }),
+    ...(status === "ok" ? readScore(scored) : { ...scored, score: null }),
     output: toExactJson(output, "output"),
     ...(error === undefined ? {} : { error: toJsonValue(error, "error") }),
     ...(captureTraces && trajectory !== undefined ? { trajectory: toJsonValue(trajectory, "trajectory") } : {}),

@@ -131,7 +131,7 @@ export class Runner {
       const work = async (signal: AbortSignal) => {
         const trajectory = this.program.readsTrajectory ? inlineTrajectory(result) : undefined;
         const given = await this.program.score?.(row, unpacked(result.output), { signal, usage, trajectory });
-        const score = readScore(given, this.#notices);
+        const score = readScore(given);
         return [this.#withoutModel(null, soFar()) ?? finishedResult(null, score, soFar())];
       };
       return { work, soFar };
@@ -213,7 +213,7 @@ export class Runner {
           const trajectory = recorded === undefined ? undefined : toJsonValue(recorded, "trace");
           return { signal, usage: scoring, trajectory };
         };
-        const score = program.score && readScore(await program.score(row, output, judging()), this.#notices);
+        const score = program.score && readScore(await program.score(row, output, judging()));
         const trajectory = captureTraces ? trajectoryOf(steps, trace) : undefined;
         const result =
           this.#withoutModel(taken, attempt()) ?? finishedResult(taken, score, { ...attempt(), trajectory });
@@ -235,7 +235,7 @@ export class Runner {
       const soFar = () => ({ seconds: clock() / rows.length, calls });
       const read = (given: unknown, attempt: Attempt): ExampleResult => {
         try {
-          const found = readBatchResult(given, attempt, captureTraces, this.#notices);
+          const found = readBatchResult(given, attempt, captureTraces);
           const isTaken = found.status === "ok" || found.status === "rollout";
           const output = (found.output ?? null) as JsonValue;
           const result = (isTaken ? this.#withoutModel(output, attempt) : undefined) ?? found;
