@@ -3,6 +3,7 @@
 import { describeFailure } from "../base/failure.js";
 import { finite, InvalidResult } from "../base/invalid-result.js";
 import { type JsonValue, NotJson, toExactJson, toJsonValue, wellFormed } from "../base/json.js";
+import { jsonOrRepr } from "../base/json-or-repr.js";
 import { faults } from "../base/validate.js";
 import { isObject, shown } from "../base/values.js";
 import type { ExampleError, ExampleResult, Usage } from "../generated/types.js";
@@ -57,7 +58,7 @@ export function readScore(given: unknown): ReadScore {
 export interface Attempt {
   seconds: number;
   usage?: unknown;
-  trajectory?: unknown;
+  trajectory?: JsonValue | undefined;
   /** What is known of its calls over the network. */
   calls: ExampleCalls;
 }
@@ -102,47 +103,36 @@ function unscored(status: ExampleResult["status"], error: ExampleError, attempt:
   return { status, score: null, output: null, error, ...extras(attempt) };
 }
 
-/** The optional parts of a result; values that are not JSON are omitted. */
+/** The optional parts of a result. */
 function extras({
   seconds,
   usage,
   trajectory,
   calls: { hosts },
 }: Attempt): Pick<ExampleResult, "seconds" | "usage" | "trajectory" | "hosts"> {
-  const spent = orUndefined(() => readUsage(usage));
-  const steps = orUndefined(() => toJsonValue(trajectory));
+  const spent = readUsage(usage);
   return {
-    ...(steps === undefined || steps === null ? {} : { trajectory: steps }),
+    ...(trajectory === undefined ? {} : { trajectory }),
     ...(spent === undefined ? {} : { usage: spent }),
     ...(hosts === undefined ? {} : { hosts }),
     seconds,
   };
 }
 
-/** The value, or undefined if it is not JSON. */
-function orUndefined<Value>(read: () => Value): Value | undefined {
-  try {
-    return read();
-  } catch (error) {
-    if (error instanceof NotJson) return undefined;
-    throw error;
-  }
-}
-
 /** The usage a program noted; undefined where it noted none, or none that makes sense. */
 function readUsage(noted: unknown): Usage | undefined {
   if (!isObject(noted) || Object.keys(noted).length === 0) return undefined;
-  const usage = toJsonValue(noted);
+  const usage = jsonOrRepr(noted);
   return faults("Usage", usage).length === 0 ? (usage as Usage) : undefined;
 }
 
-/** The result of an example that finished; a `rollout` if it has no score. Throws `NotJson` for its trace. */
+/** The result of an example that finished; a `rollout` if it has no score. */
 export function finishedResult(output: JsonValue, score: ReadScore | undefined, attempt: Attempt): ExampleResult {
   return {
     status: score === undefined ? "rollout" : "ok",
     ...(score ?? { score: null }),
     output,
-    ...extras({ ...attempt, trajectory: toJsonValue(attempt.trajectory, "trace") }),
+    ...extras(attempt),
   };
 }
 
