@@ -1,7 +1,8 @@
 /** A `fetch` whose calls of models are steps, for the clients of OpenAI and Anthropic, and others with the same APIs. */
 
 import { isModelRequest } from "../wire/model-requests.js";
-import { decodedHeader, tappedAnswer } from "../wire/watch-fetch.js";
+import { tapped } from "../wire/tapped-stream.js";
+import { decodedHeader } from "../wire/watch-fetch.js";
 import { apiOf, type ModelApi, readAnswer, readEvents, readRequest } from "./model-apis.js";
 import { ModelCall } from "./model-calls.js";
 
@@ -39,9 +40,13 @@ async function beginning(...[input, init]: Parameters<Fetch>): Promise<{ call: M
   return asked && { call: new ModelCall(asked), api };
 }
 
-/** Return the same answer, which ends the call when its body has been read. */
-function read(response: Response, call: ModelCall, api: ModelApi): Response {
-  const isStream = response.headers.get("content-type")?.includes("text/event-stream") ?? false;
+async function read(response: Response, call: ModelCall, api: ModelApi): Promise<Response> {
+  if (!response.headers.get("content-type")?.includes("text/event-stream") || response.body === null) {
+    const answer = await call.run(() => response.clone().text());
+    call.watched?.received(answer);
+    call.end(readAnswer(api, answer));
+    return response;
+  }
   const decoder = new TextDecoder();
   let text = "";
   const onPart = (bytes: Uint8Array): void => {
@@ -49,11 +54,13 @@ function read(response: Response, call: ModelCall, api: ModelApi): Response {
     call.watched?.received(bytes);
   };
   const onEnd = (error?: unknown): void => {
-    if (error === undefined) call.end(isStream ? readEvents(api, text) : readAnswer(api, text));
+    if (error === undefined) call.end(readEvents(api, text));
     else call.fail(error);
   };
-  return tappedAnswer(response, onPart, onEnd, () => {
+  const body = tapped(response.body as ReadableStream<Uint8Array>, onPart, onEnd, () => {
     call.watched?.broke();
     onEnd();
   });
+  const { status, statusText, headers, url } = response;
+  return Object.defineProperty(new Response(body, { status, statusText, headers }), "url", { value: url });
 }

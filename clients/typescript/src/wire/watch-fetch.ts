@@ -42,9 +42,14 @@ function begun(...[input, init]: Parameters<Fetch>): Call | undefined {
 
 /** Return the same answer, whose body is looked at as it is read. */
 function watchAnswer(response: Response, call: Call): Response {
-  call.answered(response.status, decodedHeader(response.headers));
-  return tappedAnswer(
-    response,
+  const { status, statusText, headers, url } = response;
+  call.answered(status, decodedHeader(headers));
+  if (response.body === null) {
+    call.completed();
+    return response;
+  }
+  const body = tapped(
+    response.body as ReadableStream<Uint8Array>,
     (part) => call.received(part),
     (error) => {
       if (error === undefined) call.completed();
@@ -53,21 +58,6 @@ function watchAnswer(response: Response, call: Call): Response {
     },
     () => call.broke(),
   );
-}
-
-/** Return the same answer, the parts of whose body are read here as they pass, as by `tapped`. */
-export function tappedAnswer(
-  response: Response,
-  onPart: (bytes: Uint8Array) => void,
-  onEnd: (error?: unknown) => void,
-  onStop: () => void,
-): Response {
-  const { status, statusText, headers, url } = response;
-  if (response.body === null) {
-    onEnd();
-    return response;
-  }
-  const body = tapped(response.body as ReadableStream<Uint8Array>, onPart, onEnd, onStop);
   return Object.defineProperty(new Response(body, { status, statusText, headers }), "url", { value: url });
 }
 
