@@ -4,7 +4,7 @@ export { SetupError } from "./base/configuration.js";
 export { type ErrorDetails, RpcError } from "./base/rpc-error.js";
 export { PACKAGE_VERSION } from "./base/version.js";
 export type { CallOptions, ClientOptions, MethodName, ParamsOf, ResultOf } from "./client/client.js";
-export { isPending, RpcClient } from "./client/client.js";
+export { RpcClient } from "./client/client.js";
 export { BadResponse, ClientError, ConnectionLost, Refused } from "./client/client-errors.js";
 export { METHODS, type MethodTypes, PROTOCOL_VERSION } from "./generated/contract.js";
 export * from "./generated/errors.js";

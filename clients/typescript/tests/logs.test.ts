@@ -49,7 +49,7 @@ it.each(Object.keys(WAYS))("%s keeps the logs of examples that run at the same t
   const [quiet] = await results({});
   expect(quiet.log).toBe("scored\n");
   const [long] = await results({ flood: 20_000 });
-  const [start, leftOut, end] = (long.log as string).split(/(?<=\n)… (.*) characters left out …\n/) as [
+  const [start, leftOut, end] = (long.log as string).split(/\n… (.*) characters left out …\n/) as [
     string,
     string,
     string,

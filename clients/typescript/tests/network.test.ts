@@ -72,9 +72,10 @@ function answer(request: IncomingMessage, response: ServerResponse): unknown {
   const json = (status: number, value: unknown, headers = {}) => {
     response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(value));
   };
-  if (how === "once") {
+  if (how === "once" || how === "then silent") {
     const count = (counts.get(id) ?? 0) + 1;
     counts.set(id, count);
+    if (count > 1 && how === "then silent") return undefined;
     return json(count === 1 ? 503 : 200, {});
   }
   if (/^\d+$/.test(how)) return json(Number(how), {}, { "retry-after": "7" });
@@ -141,6 +142,14 @@ describe("an example that returned", () => {
     ["an error in words in a 200", () => answerOf("words")],
     ["an error event", () => answerOf("event")],
     ...Object.keys(OUTAGES).map((how): [string, () => unknown] => [how, () => answerOf(how)]),
+    [
+      "an answer, and a repetition that the program cancelled",
+      async () => {
+        const path = `/a repetition of ${crypto.randomUUID()}${MODEL}`;
+        await answerOf("then silent", asked, path);
+        return answerOf("then silent", { ...asked, signal: AbortSignal.timeout(50) }, path);
+      },
+    ],
     ["another branch that succeeded", () => Promise.all([answerOf("503"), answerOf("200", other)])],
     [
       "a page of another host that was found afterwards",

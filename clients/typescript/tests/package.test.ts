@@ -46,7 +46,6 @@ it("the exports are the intended ones", () => {
       "conformanceProgram",
       "defineProgram",
       "handler",
-      "isPending",
       "loadCandidate",
       "readRows",
       "saveCandidate",

@@ -361,11 +361,7 @@ it("feedback on components is sent, and what is wrong with it is reported once",
     feedback: "good",
     component_feedback: { rules: "better", tone: "warm", ruels: "odd" },
   });
-  expect(logged).toEqual([
-    expect.stringMatching(/^`score` returned another score for component "ruels" than for the whole example/),
-    'component_feedback names "tone", which ran no step in this example; it is not used',
-    'component_feedback names "ruels": the candidate has no such component, it has rules, tone',
-  ]);
+  expect(logged).toEqual(['component_feedback names "ruels": the candidate has no such component, it has rules, tone']);
 });
 
 it("feedback on a component is no mistake where nothing reports steps", async () => {

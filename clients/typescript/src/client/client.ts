@@ -9,7 +9,7 @@ import { checkToken } from "../base/token.js";
 import { faults, type WireTypeName } from "../base/validate.js";
 import { isObject } from "../base/values.js";
 import { METHODS, type MethodTypes } from "../generated/contract.js";
-import type { DiscoverResult, ErrorObject, EvaluateResult, Pending } from "../generated/types.js";
+import type { DiscoverResult, ErrorObject, EvaluateResult } from "../generated/types.js";
 import { BadResponse, ConnectionLost, errorOfServer, Refused } from "./client-errors.js";
 
 export interface ClientOptions {
@@ -28,8 +28,6 @@ export interface ClientOptions {
 export interface CallOptions {
   /** Makes the call idempotent: a repeated request with the same id returns the same answer. */
   callId?: string;
-  /** Seconds to wait before the server answers `pending`; needs a `callId`. */
-  waitS?: number;
   /** Names a minibatch, and requests trajectory references in place of trajectories. */
   group?: string;
   /** Seconds that this call may take. */
@@ -75,26 +73,17 @@ export class RpcClient {
   }
 
   /** Evaluate a batch of any duration if the server offers `async`, else within one request. */
-  evaluate(params: ParamsOf<"evaluate">, options?: Omit<CallOptions, "waitS">): Promise<EvaluateResult> {
+  evaluate(params: ParamsOf<"evaluate">, options?: CallOptions): Promise<EvaluateResult> {
     return this.complete("evaluate", params, options);
   }
 
-  call<Name extends MethodName>(
-    method: Name,
-    params: ParamsOf<Name>,
-    options: CallOptions & { waitS: number },
-  ): Promise<ResultOf<Name> | Pending>;
-  call<Name extends MethodName>(
-    method: Name,
-    params: ParamsOf<Name>,
-    options?: Omit<CallOptions, "waitS">,
-  ): Promise<ResultOf<Name>>;
   /** Send one request. Throws `RpcError` for an error of the server, `ClientError` for one of the connection. */
-  async call(method: MethodName, params: object, options: CallOptions = {}): Promise<unknown> {
-    const result = await this.#send(method, params, options);
-    const type = METHODS[method].result;
-    if (type !== null && !isPending(result)) checkResult(type, result);
-    return result;
+  async call<Name extends MethodName>(
+    method: Name,
+    params: ParamsOf<Name>,
+    options: CallOptions = {},
+  ): Promise<ResultOf<Name>> {
+    return this.#checked(method, await this.#send(method, params, options));
   }
 
   /**
@@ -104,7 +93,7 @@ export class RpcClient {
   async complete<Name extends MethodName>(
     method: Name,
     params: ParamsOf<Name>,
-    options: Omit<CallOptions, "waitS"> = {},
+    options: CallOptions = {},
   ): Promise<ResultOf<Name>> {
     const { capabilities = [] } = await this.discover({ signal: options.signal });
     if (!capabilities.includes("async") || !capabilities.includes("idempotency")) {
@@ -115,8 +104,8 @@ export class RpcClient {
     for (let lost = 0; performance.now() < until; ) {
       const waitS = Math.max(0, Math.min(POLL_S, (until - performance.now()) / 1000));
       try {
-        const answer = await this.call(method, params, { ...options, callId, waitS, timeoutS: waitS + POLL_S });
-        if (!isPending(answer)) return answer;
+        const answer = await this.#send(method, params, { ...options, callId, timeoutS: waitS + POLL_S }, waitS);
+        if (!isPending(answer)) return this.#checked(method, answer);
         lost = 0;
       } catch (error) {
         if (!(error instanceof ConnectionLost) || options.signal?.aborted || ++lost > MAX_RETRIES) throw error;
@@ -126,8 +115,16 @@ export class RpcClient {
     throw new ConnectionLost(`${method} did not finish in time; it continues under call_id ${callId}`);
   }
 
-  async #send(method: string, params: object, options: CallOptions): Promise<unknown> {
-    const { callId, waitS, group, signal } = options;
+  #checked<Name extends MethodName>(method: Name, result: unknown): ResultOf<Name> {
+    const type: WireTypeName | null = METHODS[method].result;
+    const [fault] = type === null ? [] : faults(type, result);
+    if (fault !== undefined) throw new BadResponse(`the answer breaks the contract: ${fault.path}: ${fault.message}`);
+    return result as ResultOf<Name>;
+  }
+
+  /** `waitS`: seconds to wait before the server answers `pending`; needs a `callId`. */
+  async #send(method: string, params: object, options: CallOptions, waitS?: number): Promise<unknown> {
+    const { callId, group, signal } = options;
     const id = ++this.#lastId;
     const _meta = { call_id: callId, wait_s: waitS, group };
     const body = JSON.stringify({ jsonrpc: "2.0", id, method, params: { ...params, _meta } });
@@ -159,7 +156,7 @@ export class RpcClient {
   }
 }
 
-export function isPending(result: unknown): result is Pending {
+function isPending(result: unknown): boolean {
   return isObject(result) && "pending" in result && faults("Pending", result).length === 0;
 }
 
@@ -184,11 +181,6 @@ function resultOf(answer: Record<string, unknown>, id: number): unknown {
   if (faults("SuccessResponse", answer).length > 0) throw new BadResponse("the answer is no JSON-RPC response");
   if (answer.id !== id) throw new BadResponse("the answer is another request's");
   return answer.result;
-}
-
-function checkResult(type: WireTypeName, result: unknown): void {
-  const [fault] = faults(type, result);
-  if (fault !== undefined) throw new BadResponse(`the answer breaks the contract: ${fault.path}: ${fault.message}`);
 }
 
 function environment(name: string): string | undefined {

@@ -5,14 +5,11 @@ import { wellFormed } from "../base/json.js";
 import type { Notices } from "../base/notices.js";
 import { isObject, shown } from "../base/values.js";
 import type { ExampleResult } from "../generated/types.js";
-import { stepsOf, unknownComponent } from "../steps/steps.js";
+import type { Candidate } from "../program/program.js";
+import { unknownComponent } from "../steps/steps.js";
 
-/**
- * Return the texts by component, each given as text or as `{feedback, score?}`; throws `InvalidResult` for all else.
- *
- * `score`: that of the example, which counts; a different one of a component is reported.
- */
-export function readComponentFeedback(given: unknown, score: number, notices: Notices): Record<string, string> {
+/** Return the texts by component, each given as text or as `{feedback, score?}`; throws `InvalidResult` for all else. */
+export function readComponentFeedback(given: unknown): Record<string, string> {
   if (!isObject(given)) throw new InvalidResult(`component_feedback must be an object, not ${shown(given)}`);
   const texts = Object.entries(given).map(([name, feedback]) => {
     if (typeof feedback === "string") return [wellFormed(name), wellFormed(feedback)];
@@ -22,33 +19,20 @@ export function readComponentFeedback(given: unknown, score: number, notices: No
         `component_feedback.${name} must be a text or {feedback, score?}, not ${shown(feedback)}; its feedback is a text`,
       );
     }
-    if (own !== undefined && own !== null && finite(own, `component_feedback.${name}.score`) !== score) {
-      notices.once(
-        `\`score\` returned another score for component ${JSON.stringify(name)} than for the whole example: that of ` +
-          "the example counts, and the feedback is all that is used of a component's own",
-      );
-    }
+    if (own !== undefined && own !== null) finite(own, `component_feedback.${name}.score`);
     return [wellFormed(name), wellFormed(text)];
   });
   return Object.fromEntries(texts);
 }
 
-/** Report feedback on a component that does not exist, or that ran no step although others did. */
+/** Report feedback on a component that does not exist. */
 export function reportComponentFeedback(
   { component_feedback: feedback }: ExampleResult,
-  trajectory: unknown,
-  components: readonly string[],
+  candidate: Candidate,
   notices: Notices,
 ): void {
-  if (!feedback) return;
-  const ran = new Set(stepsOf(trajectory).map(({ component }) => component));
-  for (const name of Object.keys(feedback)) {
-    if (!components.includes(name)) {
-      notices.once(`component_feedback names ${JSON.stringify(name)}: ${unknownComponent(components)}`);
-    } else if (ran.size > 0 && !ran.has(name)) {
-      notices.once(
-        `component_feedback names ${JSON.stringify(name)}, which ran no step in this example; it is not used`,
-      );
-    }
+  for (const name of Object.keys(feedback ?? {})) {
+    if (Object.hasOwn(candidate, name)) continue;
+    notices.once(`component_feedback names ${JSON.stringify(name)}: ${unknownComponent(Object.keys(candidate))}`);
   }
 }

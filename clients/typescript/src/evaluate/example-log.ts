@@ -6,8 +6,6 @@ import { currentPlace, inPlace, onlyPlace } from "../wire/place.js";
 /** Characters kept of what one example writes: the first and the last half. */
 const MAX_LOG = 16 * 1024;
 const HALF = MAX_LOG / 2;
-/** Characters that each half keeps at least if it is cut at the end of a line. */
-const WHOLE_LINES = HALF / 2;
 
 /** The first and the last of a text, with the number of characters that are left out between. */
 export class ExampleLog {
@@ -25,13 +23,10 @@ export class ExampleLog {
 
   get text(): string {
     if (this.#length <= MAX_LOG) return (this.#first + this.#last).toWellFormed();
-    const tail = this.#last.slice(-HALF);
-    const end = this.#first.lastIndexOf("\n") + 1;
-    const start = tail.indexOf("\n") + 1;
-    const first = end > WHOLE_LINES ? this.#first.slice(0, end) : this.#first.replace(/[\ud800-\udbff]$/, "");
-    const last = start > 0 && start <= WHOLE_LINES ? tail.slice(start) : tail.replace(/^[\udc00-\udfff]/, "");
+    const first = this.#first.replace(/[\ud800-\udbff]$/, "");
+    const last = this.#last.slice(-HALF).replace(/^[\udc00-\udfff]/, "");
     const leftOut = (this.#length - first.length - last.length).toLocaleString("en-US");
-    return `${first.replace(/\n$/, "")}\n… ${leftOut} characters left out …\n${last}`.toWellFormed();
+    return `${first}\n… ${leftOut} characters left out …\n${last}`.toWellFormed();
   }
 }
 

@@ -3,7 +3,7 @@
 import { describeFailure } from "../base/failure.js";
 import { finite, InvalidResult } from "../base/invalid-result.js";
 import { type JsonValue, NotJson, toExactJson, toJsonValue, wellFormed } from "../base/json.js";
-import type { Notices } from "../base/notices.js";
+import { jsonOrRepr } from "../base/json-or-repr.js";
 import { faults } from "../base/validate.js";
 import { isObject, shown } from "../base/values.js";
 import type { ExampleError, ExampleResult, Usage } from "../generated/types.js";
@@ -26,9 +26,9 @@ const SCORE_KEYS = ["score", "feedback", "objective_scores", "component_feedback
  * A number, `[number, feedback]` or `{score, feedback?, objective_scores?, component_feedback?}`; throws `InvalidResult`
  * for all else.
  */
-export function readScore(given: unknown, notices: Notices): ReadScore {
+export function readScore(given: unknown): ReadScore {
   if (Array.isArray(given)) {
-    return readScore(Object.fromEntries(given.map((part, at) => [SCORE_KEYS[at] ?? at, part])), notices);
+    return readScore(Object.fromEntries(given.map((part, at) => [SCORE_KEYS[at] ?? at, part])));
   }
   if (!isObject(given)) return { score: finite(given, "the score") };
   const unknown = Object.keys(given).find((key) => !SCORE_KEYS.includes(key));
@@ -48,7 +48,7 @@ export function readScore(given: unknown, notices: Notices): ReadScore {
     read.objective_scores = Object.fromEntries(scores);
   }
   if (byComponent !== undefined && byComponent !== null) {
-    const texts = readComponentFeedback(byComponent, read.score, notices);
+    const texts = readComponentFeedback(byComponent);
     if (Object.keys(texts).length > 0) read.component_feedback = texts;
   }
   return read;
@@ -58,7 +58,7 @@ export function readScore(given: unknown, notices: Notices): ReadScore {
 export interface Attempt {
   seconds: number;
   usage?: unknown;
-  trajectory?: unknown;
+  trajectory?: JsonValue | undefined;
   /** What is known of its calls over the network. */
   calls: ExampleCalls;
 }
@@ -103,47 +103,36 @@ function unscored(status: ExampleResult["status"], error: ExampleError, attempt:
   return { status, score: null, output: null, error, ...extras(attempt) };
 }
 
-/** The optional parts of a result; values that are not JSON are omitted. */
+/** The optional parts of a result. */
 function extras({
   seconds,
   usage,
   trajectory,
   calls: { hosts },
 }: Attempt): Pick<ExampleResult, "seconds" | "usage" | "trajectory" | "hosts"> {
-  const spent = orUndefined(() => readUsage(usage));
-  const steps = orUndefined(() => toJsonValue(trajectory));
+  const spent = readUsage(usage);
   return {
-    ...(steps === undefined || steps === null ? {} : { trajectory: steps }),
+    ...(trajectory === undefined ? {} : { trajectory }),
     ...(spent === undefined ? {} : { usage: spent }),
     ...(hosts === undefined ? {} : { hosts }),
     seconds,
   };
 }
 
-/** The value, or undefined if it is not JSON. */
-function orUndefined<Value>(read: () => Value): Value | undefined {
-  try {
-    return read();
-  } catch (error) {
-    if (error instanceof NotJson) return undefined;
-    throw error;
-  }
-}
-
 /** The usage a program noted; undefined where it noted none, or none that makes sense. */
 function readUsage(noted: unknown): Usage | undefined {
   if (!isObject(noted) || Object.keys(noted).length === 0) return undefined;
-  const usage = toJsonValue(noted);
+  const usage = jsonOrRepr(noted);
   return faults("Usage", usage).length === 0 ? (usage as Usage) : undefined;
 }
 
-/** The result of an example that finished; a `rollout` if it has no score. Throws `NotJson` for its trace. */
+/** The result of an example that finished; a `rollout` if it has no score. */
 export function finishedResult(output: JsonValue, score: ReadScore | undefined, attempt: Attempt): ExampleResult {
   return {
     status: score === undefined ? "rollout" : "ok",
     ...(score ?? { score: null }),
     output,
-    ...extras({ ...attempt, trajectory: toJsonValue(attempt.trajectory, "trace") }),
+    ...extras(attempt),
   };
 }
 
@@ -195,10 +184,9 @@ export function readBatchResult(
   given: unknown,
   { seconds, calls: { hosts } }: Attempt,
   captureTraces: boolean,
-  notices: Notices,
 ): ExampleResult {
   const seen = hosts === undefined ? {} : { hosts };
-  if (!isObject(given)) return { status: "ok", ...readScore(given, notices), output: null, ...seen, seconds };
+  if (!isObject(given)) return { status: "ok", ...readScore(given), output: null, ...seen, seconds };
   const {
     status = "ok",
     output,
@@ -211,7 +199,7 @@ export function readBatchResult(
   } = given;
   const result = {
     status,
-    ...(status === "ok" ? readScore(scored, notices) : { ...scored, score: null }),
+    ...(status === "ok" ? readScore(scored) : { ...scored, score: null }),
     output: toExactJson(output, "output"),
     ...(error === undefined ? {} : { error: toJsonValue(error, "error") }),
     ...(captureTraces && trajectory !== undefined ? { trajectory: toJsonValue(trajectory, "trajectory") } : {}),

@@ -9,7 +9,7 @@
 import type { Cancellation } from "../base/cancellation.js";
 import { unpacked } from "../base/exact-values.js";
 import { InvalidResult } from "../base/invalid-result.js";
-import { type JsonValue, toExactJson, toJsonValue } from "../base/json.js";
+import { type JsonValue, toExactJson } from "../base/json.js";
 import { jsonOrRepr } from "../base/json-or-repr.js";
 import { type Log, Notices } from "../base/notices.js";
 import { joined, summed } from "../base/usage.js";
@@ -131,7 +131,7 @@ export class Runner {
       const work = async (signal: AbortSignal) => {
         const trajectory = this.program.readsTrajectory ? inlineTrajectory(result) : undefined;
         const given = await this.program.score?.(row, unpacked(result.output), { signal, usage, trajectory });
-        const score = readScore(given, this.#notices);
+        const score = readScore(given);
         return [this.#withoutModel(null, soFar()) ?? finishedResult(null, score, soFar())];
       };
       return { work, soFar };
@@ -208,16 +208,13 @@ export class Runner {
         const taken = toExactJson(output, "output");
         const unanswered = this.#withoutModel(taken, attempt());
         if (unanswered !== undefined) return [unanswered];
-        const judging = (): ScoreContext => {
-          const recorded = readsTrajectory ? trajectoryOf(steps, trace) : undefined;
-          const trajectory = recorded === undefined ? undefined : toJsonValue(recorded, "trace");
-          return { signal, usage: scoring, trajectory };
-        };
-        const score = program.score && readScore(await program.score(row, output, judging()), this.#notices);
+        const seen = readsTrajectory ? trajectoryOf(steps, trace) : undefined;
+        const judging: ScoreContext = { signal, usage: scoring, trajectory: structuredClone(seen) };
+        const score = program.score && readScore(await program.score(row, output, judging));
         const trajectory = captureTraces ? trajectoryOf(steps, trace) : undefined;
         const result =
           this.#withoutModel(taken, attempt()) ?? finishedResult(taken, score, { ...attempt(), trajectory });
-        reportComponentFeedback(result, trajectory, Object.keys(candidate), this.#notices);
+        reportComponentFeedback(result, candidate, this.#notices);
         return [result];
       };
       const soFar = () => {
@@ -235,11 +232,11 @@ export class Runner {
       const soFar = () => ({ seconds: clock() / rows.length, calls });
       const read = (given: unknown, attempt: Attempt): ExampleResult => {
         try {
-          const found = readBatchResult(given, attempt, captureTraces, this.#notices);
+          const found = readBatchResult(given, attempt, captureTraces);
           const isTaken = found.status === "ok" || found.status === "rollout";
           const output = (found.output ?? null) as JsonValue;
           const result = (isTaken ? this.#withoutModel(output, attempt) : undefined) ?? found;
-          reportComponentFeedback(result, found.trajectory, Object.keys(candidate), this.#notices);
+          reportComponentFeedback(result, candidate, this.#notices);
           return result;
         } catch (error) {
           return failedResult(error, attempt);
@@ -275,9 +272,10 @@ export class Runner {
 }
 
 /** The steps, with the program's own entries if there are any; else the entries; undefined without either. */
-function trajectoryOf(steps: Step[], trace: unknown[]): unknown {
-  if (steps.length === 0) return trace.length > 0 ? trace : undefined;
-  return trace.length > 0 ? { steps, trace: jsonOrRepr(trace) } : { steps };
+function trajectoryOf(steps: Step[], trace: unknown[]): JsonValue | undefined {
+  const entries = trace.length > 0 ? jsonOrRepr(trace) : undefined;
+  if (steps.length === 0) return entries;
+  return { steps: steps as unknown as JsonValue, ...(entries === undefined ? {} : { trace: entries }) };
 }
 
 /** The trajectory of a result that was sent here. Throws `InvalidResult` for one that stayed at its server. */

@@ -24,6 +24,7 @@ import type { Settings } from "./options.js";
 import type { Transport } from "./store.js";
 
 const LONGEST_ECHO = 100;
+const DRAIN_POLL_MS = 20;
 
 type ParamsOf<Name extends keyof MethodTypes> = MethodTypes[Name]["params"];
 
@@ -47,7 +48,6 @@ export class Dispatcher {
     get_traces: ({ refs }) => ({ traces: this.transport.traces.traces(refs) }),
     cancel: ({ call_id }) => this.transport.calls?.cancel(call_id),
   };
-  readonly #changed = new Set<() => void>();
 
   private constructor(
     readonly discovery: DiscoverResult,
@@ -78,8 +78,6 @@ export class Dispatcher {
       return await this.#answerMessage(parseJson(body), listener);
     } catch (error) {
       return { body: errorText(null, asRpcError(error, this.log)), understood: false };
-    } finally {
-      this.#notify();
     }
   }
 
@@ -87,13 +85,8 @@ export class Dispatcher {
   async drain(): Promise<void> {
     this.draining = true;
     while (this.#active > 0 || this.transport.calls?.outstanding) {
-      await new Promise<void>((resolve) => this.#changed.add(resolve));
+      await new Promise((resolve) => setTimeout(resolve, DRAIN_POLL_MS));
     }
-  }
-
-  #notify(): void {
-    for (const resolve of this.#changed) resolve();
-    this.#changed.clear();
   }
 
   async #answerMessage(message: unknown, listener: Cancellation): Promise<Reply> {
@@ -175,7 +168,6 @@ export class Dispatcher {
         return await job.run(cancellation);
       } finally {
         this.#active--;
-        this.#notify();
       }
     };
     return { ...job, run };

@@ -1,8 +1,8 @@
 /** Keep a file of a working tree out of git. */
 
 import { execFileSync } from "node:child_process";
-import { appendFileSync, mkdirSync, realpathSync, statSync, truncateSync } from "node:fs";
-import { basename, dirname, join, relative, resolve, sep } from "node:path";
+import { appendFileSync, mkdirSync, statSync, truncateSync } from "node:fs";
+import { basename, dirname, resolve } from "node:path";
 
 /** Variables that name a repository, which a process inherits if a hook started it. */
 const OF_ANOTHER_REPOSITORY = {
@@ -20,16 +20,14 @@ const SPECIAL_IN_PATTERNS = /[\\*?[ ]/g;
  * line of a `.gitignore` includes the file, which overrides it; nothing is written then.
  */
 export function excludeFromGit(file: string): string | undefined {
-  const folder = realpathSync(dirname(resolve(file)));
-  const answer = git(folder, "rev-parse", "--show-toplevel", "--git-path", "info/exclude");
+  const folder = dirname(resolve(file));
+  const answer = git(folder, "rev-parse", "--show-toplevel", "--show-prefix", "--git-path", "info/exclude");
   const isIgnored = () => git(folder, "check-ignore", "--quiet", "--", basename(file)) !== undefined;
   if (answer === undefined || isIgnored()) return undefined;
-  const [top, exclude] = answer.trimEnd().split("\n") as [string, string];
+  const [, prefix, exclude] = answer.split("\n") as [string, string, string];
   const path = resolve(folder, exclude);
   mkdirSync(dirname(path), { recursive: true });
-  const inside = relative(realpathSync(top), join(folder, basename(file)))
-    .replaceAll(sep, "/")
-    .replace(SPECIAL_IN_PATTERNS, "\\$&");
+  const inside = `${prefix}${basename(file)}`.replace(SPECIAL_IN_PATTERNS, "\\$&");
   const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
   appendFileSync(path, `\n/${inside}\n`);
   if (!isIgnored()) {

@@ -1,7 +1,7 @@
 /** See the spans that instrumentations of models, tools and agents make while an example runs. */
 
 import type { Notices } from "../base/notices.js";
-import { currentPlace, inPlace, type Place } from "../wire/place.js";
+import { currentPlace, inPlace, onlyPlace, type Place } from "../wire/place.js";
 import { asyncContextManager, minimalProvider } from "./minimal-tracing.js";
 import {
   activeContext,
@@ -23,15 +23,12 @@ interface SpanProcessor {
 /** A span of the SDK: version 2 has the whole context of its parent, version 1 the id. */
 type StartedSpan = Span & { parentSpanContext?: SpanContext; parentSpanId?: string };
 
-/** The examples that run; each with what records its steps if its trajectory is wanted. */
-const openExamples = new Set<{ readonly recorder: TrajectoryRecorder | undefined }>();
+/** What records the steps of the programs that run and whose trajectory is wanted; also of those that do not stop. */
+const recorders = new Set<TrajectoryRecorder>();
 /** The searches before and after the first example whose trajectory is wanted: each takes a while. */
 const searches = new Map<"before" | "after", Promise<string | undefined>>();
 const watched = new WeakSet<SpanProcessor>();
-const minimal = minimalProvider(
-  () => currentPlace()?.recorder !== undefined || runningExamples().some(({ recorder }) => recorder !== undefined),
-  addSpan,
-);
+const minimal = minimalProvider(() => currentPlace()?.recorder !== undefined || openRecorder() !== undefined, addSpan);
 
 /** Run the program on an example. A span without an asynchronous context belongs to the only example that runs. */
 export async function runExample<Output>(
@@ -39,14 +36,14 @@ export async function runExample<Output>(
   onUsage: Place["onUsage"],
   program: () => Output | Promise<Output>,
 ): Promise<Output> {
-  if (recorder !== undefined) await watchSpans(recorder.notices, "before");
-  const example = { recorder };
-  openExamples.add(example);
+  if (recorder === undefined) return inPlace({ recorder, onUsage }, program);
+  await watchSpans(recorder.notices, "before");
+  recorders.add(recorder);
   try {
     return await inPlace({ recorder, onUsage }, program);
   } finally {
-    openExamples.delete(example);
-    if (recorder !== undefined && (await watchSpans(recorder.notices, "after"))) {
+    recorders.delete(recorder);
+    if (await watchSpans(recorder.notices, "after")) {
       recorder.notices.once(
         "OpenTelemetry was loaded or set up while an example ran: spans are steps of the next examples, and may be missing " +
           "in this one; do it before the program is served",
@@ -108,18 +105,16 @@ function addSpan(span: Span, parentId: string | undefined): boolean {
   return recorder?.addSpan(span, parentId) ?? false;
 }
 
-/** The examples that run, without those that have timed out and do not stop. */
-function runningExamples(): { readonly recorder: TrajectoryRecorder | undefined }[] {
-  return [...openExamples].filter(({ recorder }) => recorder === undefined || !recorder.ended);
+function openRecorder(): TrajectoryRecorder | undefined {
+  return [...recorders].find(({ ended }) => !ended);
 }
 
 /** What records the only example that runs; undefined if there are several. */
 function soleRecorder(span: Span): TrajectoryRecorder | undefined {
-  const open = runningExamples();
-  if (open.length === 1) return open[0]?.recorder;
-  const traced = open.find(({ recorder }) => recorder)?.recorder;
-  if (traced !== undefined && spanKind(span.attributes)) {
-    traced.notices.once(
+  const open = openRecorder();
+  if (onlyPlace() !== undefined) return open;
+  if (open !== undefined && spanKind(span.attributes)) {
+    open.notices.once(
       `the span ${JSON.stringify(span.name)} is not recorded: it has no asynchronous context, and several examples ` +
         "run; await the call in `run`, or set `concurrency` to 1",
     );

@@ -1,7 +1,6 @@
 /** Steps of an example's run, as programs write them: which component did what, what went into it and what came out. */
 
 import { isObject, shown } from "../base/values.js";
-import type { Step } from "../generated/types.js";
 import type { RunStep, StepLabel } from "../program/program.js";
 import { currentPlace } from "../wire/place.js";
 
@@ -40,17 +39,6 @@ export const unrecordedStep: RunStep = (label, _inputs, fn) => {
 /** State that a candidate lacks a component, and which ones it has. */
 export function unknownComponent(components: readonly string[]): string {
   return `the candidate has no such component, it has ${[...components].sort().join(", ")}`;
-}
-
-/** Return all steps of a trajectory, each before those within it; none if it holds no steps. */
-export function stepsOf(trajectory: unknown): Step[] {
-  return isObject(trajectory) ? flattened(trajectory.steps) : [];
-}
-
-function flattened(steps: unknown): Step[] {
-  if (!Array.isArray(steps)) return [];
-  // A trajectory of a program's own may hold anything.
-  return steps.filter(isObject).flatMap((found) => [found as Step, ...flattened(found.steps)]);
 }
 
 /** Throws `TypeError` for what is no label. */

@@ -19,7 +19,7 @@ export class ExampleCalls implements CallOwner {
   readonly #open = new Set<Call>();
   readonly #stopped: Call[] = [];
   readonly #hosts: Hosts = {};
-  /** Failed calls of models, without those that had ended when another call of a model began. */
+  /** Failed calls of models, without those that another one followed, except repetitions that were cancelled. */
   #models: Call[] = [];
   #clock = 0;
   #isOver = false;
@@ -55,7 +55,10 @@ export class ExampleCalls implements CallOwner {
     this.#count(call);
     const isFailed = call.outcome === "failed";
     if ((isFailed || this.#models.length > 0) && call.isOfModel()) {
-      this.#models = this.#models.filter(({ endedAt }) => endedAt > call.began);
+      const isCancelled = call.wasStopped && call.outcome === "neither";
+      this.#models = this.#models.filter((failed) => {
+        return failed.endedAt > call.began || (isCancelled && failed.isSameAs(call));
+      });
       if (isFailed) this.#models.push(call);
     }
     if (isFailed) {
