@@ -36,6 +36,7 @@ HEAVY = frozenset(
         "litellm",
         "modal",
         "openai",
+        "ray",
     )
 ) | frozenset(("orjson", "pydantic", "pymongo", "rich", "typer", "uv", "uvicorn", "uvloop"))
 """Packages that a function may import when it needs them, so that `--help` starts in under 0.4 s."""
