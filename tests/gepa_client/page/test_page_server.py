@@ -111,6 +111,8 @@ async def test_texts_of_any_kind_come_as_they_are_and_large_ones_when_they_are_a
         assert (cell["input_tokens"], cell["output_tokens"], cell["cost_usd"]) == (7, 3, 0.01)
         whys = [(await browser.get(f"/api/runs/{RUN_ID}/cell?candidate=5&row={at}"))[1]["no_steps"] for at in (0, 1)]
         assert "captured no trace" in whys[0] and "stayed at its server" in whys[1]
+        wrong = [(await browser.get(f"/api/runs/{RUN_ID}/cell?candidate=5&row={at}"))[0] for at in (-1, 99)]
+        assert wrong == [400, 404]
         text = ""
         while len(text) < 5_000_000:
             _, part = await browser.get(f"/api/runs/{RUN_ID}/cell?candidate=5&row=0&part=output&from={len(text)}")

@@ -294,6 +294,9 @@ def test_what_a_month_could_not_be_given_is_added_by_the_next_report(
     monkeypatch.setattr(month_spending, "add_usage", add)
     for _ in range(2):
         attempt.report(spent)
+    before = service.get(batch)
+    service.records.replace(before.model_copy(update={"attempts": 2}))
+    month_spending.count_spending(service.records, before, 9.0, 9)  # a report of the attempt before, which is late
     [month] = service.records.page(Usage, "acme")
     assert (month.usd, month.unpriced, service.get(batch).cost_usd) == (0.5, 1, 0.5)
 
