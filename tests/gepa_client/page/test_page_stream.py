@@ -15,12 +15,15 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+import orjson
 import pytest
 from aiohttp import ClientConnectionError
 
 from gepa_client.journal.entries import SEARCH, Attempt, Claim, Entry
 from gepa_client.journal.steer_entries import Propose
 from gepa_client.journal.store import open_store
+from gepa_client.page.event_log import EventLog
+from gepa_client.page.moment_events import Position
 from gepa_client.steering.request_queue import request
 from tests.gepa_client.conftest import Cli, Serve, Start
 from tests.gepa_client.page.browsing import Browser
@@ -249,3 +252,10 @@ def test_optimize_serves_the_page_of_its_run_until_it_ends(serve: Serve, start: 
     assert running.wait(TIMEOUT_S) == 0
     with pytest.raises(ClientConnectionError):
         asyncio.run(look())
+
+
+def test_an_event_that_a_later_one_replaces_is_not_sent() -> None:
+    log = EventLog()
+    for end in (1, 2):
+        log.add(Position(end=end, complete=False))
+    assert [(number, orjson.loads(body)["end"]) for number, body in log.since(0, 1_000)[0]] == [(1, 2)]

@@ -1,7 +1,7 @@
 """The tokens of a program's calls of models are in its results, though the program notes no usage."""
 
 from rpc_server.worker.model_apis import endpoint_of, read_request
-from rpc_server.worker.model_usage import add_call
+from rpc_server.worker.model_usage import add_call, tokens_of
 from tests.rpc_server.model_provider import COUNTED, provider
 
 __all__ = ["provider"]
@@ -59,3 +59,10 @@ def test_unknown_tokens_of_one_call_make_those_of_its_model_unknown():
     for taken in ({"input_tokens": 5, "output_tokens": 2}, None, {"input_tokens": 5, "output_tokens": 2}):
         add_call(models, "gpt", taken)
     assert models == {"gpt": {"calls": 3}}
+
+
+def test_tokens_that_have_prices_of_their_own_make_those_of_a_call_unknown():
+    usage = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
+    assert tokens_of(usage) == {"input_tokens": 9, "output_tokens": 2}
+    assert tokens_of({**usage, "prompt_tokens_details": {"audio_tokens": 5}}) is None
+    assert tokens_of({**usage, "completion_tokens_details": {"audio_tokens": 1}}) is None

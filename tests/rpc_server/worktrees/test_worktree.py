@@ -15,7 +15,7 @@ from rpc_server.settings.settings import Settings
 from rpc_server.worktrees import worktree
 from rpc_server.worktrees.environments import Environment
 from rpc_server.worktrees.server_folder import ServerFolder
-from rpc_server.worktrees.worktree import Worktree, copy_artifacts, worktree_settings
+from rpc_server.worktrees.worktree import Worktree, copy_artifacts, copy_saved_program, worktree_settings
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.worktree_project import FILES, Open, second
 
@@ -161,6 +161,19 @@ def test_artifacts_are_copied_and_no_link_is_followed_on_either_side(root: Path,
     copied = {path.relative_to(root / "made").as_posix() for path in (root / "made").rglob("*") if path.is_file()}
     assert copied == {"file", "other/kept"}
     assert (root / "made" / "file").read_text() == "of the program"
+
+
+def test_a_saved_program_that_links_out_of_the_tree_is_not_copied(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    _, tree = in_tree(root, program="app.py")
+    dspy = {"program": "app.Program", "kind": "dspy", "metric": "app.metric", "saved_program_json_path": "best.json"}
+    settings = Settings.model_validate({"root": root, "trees": True, **dspy})
+    (tree.root / "best.json").symlink_to(tmp_path / "secret")
+    assert copy_saved_program(settings, tree) is None
+    (tree.root / "best.json").unlink()
+    (tree.root / "best.json").write_text("{}")
+    assert copy_saved_program(settings, tree) == (tree.root / "best.json", root / "best.json")
+    assert (root / "best.json").read_text() == "{}"
 
 
 def test_artifacts_beyond_the_largest_size_are_left_out_and_named(
