@@ -2,7 +2,7 @@
 
 import json
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import orjson
@@ -124,6 +124,19 @@ def test_rows_that_a_change_broke_are_shown_and_a_merge_is_compared_with_its_bet
     shown = proposals.row_result(failed, -2.0)
     assert shown.error is not None
     assert (shown.score, shown.error.text) == (-2.0, "ValueError: no")
+
+
+def test_rows_that_moved_most_come_first(tmp_path: Path) -> None:
+    put(tmp_path / "runs.db", Made())
+    with closing(open_store(str(tmp_path / "runs.db"))) as store:
+        run = find_run(store, "last")
+        seed, child, *others = store.candidates(run.id)
+        moved = dict(zip(seed.scores, (0.1, 0.9, 0.5, 0.2), strict=True))
+        candidates = [replace(seed, scores=dict.fromkeys(seed.scores, 0.2)), replace(child, scores=moved), *others]
+        found = explain_candidate(store, run, candidates, 1, proposals.ProposalHistory(store, run, candidates))
+    assert found is not None
+    assert [row.row for row in group(found, "Better").rows] == ["1", "2"]
+    assert [row.row for row in group(found, "Worse").rows] == ["0"]
 
 
 def test_a_run_is_explained_up_to_a_number_of_its_journal(tmp_path: Path) -> None:

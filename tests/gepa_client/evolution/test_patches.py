@@ -25,7 +25,7 @@ deleted file mode 100644
 --- a/gone.txt
 +++ /dev/null
 @@ -1 +0,0 @@
--x
+--- x
 \\ No newline at end of file
 diff --git a/i.png b/i.png
 Binary files a/i.png and b/i.png differ

@@ -1,6 +1,7 @@
 """Which of several recorded results of one candidate on one row is meant."""
 
 import itertools
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import orjson
 import pytest
 
 from gepa_client.journal.entries import SEARCH, START, CandidateRecord, Entry
-from gepa_client.journal.history import results, validation_rows
+from gepa_client.journal.history import entries, results, validation_rows
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import open_store
 from tests.gepa_client.stored_run import RUN_ID, Made
@@ -54,3 +55,9 @@ def test_the_result_meant_is_the_one_behind_the_score(tmp_path: Path, entries: l
     )
     store.close()
     assert [result["output"] for result in found.values()] == ([meant] * 2 if meant else [])
+
+
+def test_entries_before_a_number_have_a_lower_one_though_some_are_missing(tmp_path: Path) -> None:
+    with closing(open_store(str(tmp_path / "runs.db"))) as store:
+        store.create(Made().run(), [evaluated(number, 1.0) for number in (0, 1, 3, 4)])
+        assert [entry.number for entry in entries(store, RUN_ID, SEARCH, until=3)] == [0, 1]

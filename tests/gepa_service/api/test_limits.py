@@ -80,6 +80,7 @@ async def test_job_tokens_and_requests_without_a_caller_are_not_counted(
     allow(records, "acme", 1)
     for _ in range(3):
         assert (await http.get("/acme/job")).status_code == 200
+        assert (await http.get("/acme/attempt")).status_code == 200
         assert (await http.get("/-/none")).status_code == 200
     assert counts.of("acme") == 0
     assert (await http.get("/acme/viewer")).status_code == 200

@@ -98,6 +98,7 @@ async def test_the_commit_states_its_reason_and_names_no_machine(server: Served)
     result = await server.change("echo x > notes/new.txt\necho All is well", name="r/3")
     message = server.project.git("log", "-1", "--format=%an <%ae>%n%B", result.commit)
     assert message.splitlines()[:2] == ["gepa-server <gepa-server@localhost>", "echo x > notes/new.txt"]
+    assert message.splitlines()[3:5] == ["echo x > notes/new.txt", "echo All is well"]
     assert message.endswith("All is well\n\nMutation: change_request\nRun: r/3")
     assert result.summary == "All is well"
 

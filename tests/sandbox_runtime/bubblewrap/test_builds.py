@@ -36,6 +36,7 @@ async def test_a_build_writes_to_its_folder_and_sees_what_it_may_read(
     for folder in (site, readable, hidden):
         folder.mkdir()
         (folder / "file").write_text(folder.name)
+        folder.chmod(0o777)
     (site / "file").chmod(0o600)
     script = f"""
 cat file {readable}/file; cat {hidden}/file; echo new > new; echo again >> file; mkdir -p deep; echo $GIVEN
@@ -46,7 +47,7 @@ touch {readable}/x {tmp_path}/x /usr/x; exec 2>/dev/null; setsid sleep 600 &
     assert output.startswith(b"sitereadable")
     assert b"1\n" in output
     assert names(site) == ["deep", "file", "new"]
-    assert names(tmp_path) == ["hidden", "readable", "site"]
+    assert (names(tmp_path), names(readable)) == (["hidden", "readable", "site"], ["file"])
     assert (await builder(backend)(["sh", "-c", "echo more >> new; exit 3"], site, ENV, 20, []))[0] == 3
     assert (site / "new").read_text() == "new\nmore\n"
     assert await backend.left() == []
