@@ -149,16 +149,6 @@ def test_a_change_of_keys_that_is_cut_off_anywhere_loses_nothing_and_can_be_repe
     assert set(masters) == {OTHER.name}
 
 
-def test_a_new_master_key_encrypts_each_key_of_a_tenant(vault: Vault) -> None:
-    vault.put("acme", "A", "a")
-    both = Vault(vault.records, [OTHER, MASTER])
-    both.rotate_tenant_key("acme")  # by the new master key, beside the older one of the tenant
-    both.rotate_master_key()
-    assert values(Vault(vault.records, [OTHER])) == {"A": "a"}
-    masters = [master_of(each) for each in vault.records.get(Tenant, TENANTS, "acme").wrapped_key.split()]
-    assert masters == [OTHER.name] * 2
-
-
 def test_a_secret_that_is_put_while_the_tenants_key_changes_twice_can_be_read(
     vault: Vault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
