@@ -2,7 +2,10 @@
 
 import functools
 import hashlib
+import itertools
+import json
 import random
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +23,6 @@ from protocol import JsonValue, ListExamplesResult
 
 if TYPE_CHECKING:
     from gepa_client.transport.rpc_client import RpcClient  # heavy
-import itertools
-import json
-import unicodedata
 
 EXACT_VALUES = "exact_values"
 """The capability of servers that take markers."""

@@ -120,7 +120,7 @@ def results(
     keep: Callable[[int, dict[str, Any]], T],
     numbers: Mapping[str, Sequence[int]] | None = None,
 ) -> Results[T]:
-    """Return what `keep` makes of each candidate's recorded result on a row, and its number; pairs without are absent.
+    """Return what `keep` makes of the number and content of each candidate's result on a row; pairs without are absent.
 
     A row may have been run with a candidate more than once. The result meant is the one that gave the score GEPA kept;
     without such a score, the last before the candidate entered the pool. Traced results count only without others.

@@ -118,7 +118,7 @@ def loaded(data: bytes) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a dataclass, bytes or an iterable as JSON; of rows without members of `IF_ANY` that are empty.
+    """Return a dataclass, bytes or an iterable as JSON; an entry or an attempt without empty members of `IF_ANY`.
 
     Raises `StoreDamaged` for bytes that are no text.
     """

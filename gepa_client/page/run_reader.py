@@ -191,7 +191,7 @@ def _stated(facts: Sequence[tuple[str, str]]) -> list[StatedFact]:
     return [StatedFact(label=label, text=text) for label, text in facts]
 
 
-SHARE = 0.05
+TOTALS_SHARE = 0.05
 """The part of the time that reading totals anew may take: they grow with the run."""
 
 LEAST_PAUSE_S = 1.0
@@ -225,7 +225,7 @@ class TotalsReader:
             self._outcomes = outcomes
             self._add_failures()
         ended = time.monotonic()
-        self._next = ended + max(LEAST_PAUSE_S, (ended - began) / SHARE)
+        self._next = ended + max(LEAST_PAUSE_S, (ended - began) / TOTALS_SHARE)
         self._log.published()
 
     def _add_failures(self) -> None:

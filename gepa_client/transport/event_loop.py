@@ -122,7 +122,7 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 def in_daemon_thread(call: Callable[[], T]) -> "asyncio.Future[T]":
-    """Begin a call on a daemon thread of its own, for whose end no exit waits; return its result, or its exception."""
+    """Begin a call on a daemon thread of its own, for whose end no exit waits; return the future of its result."""
     made: Future[T] = Future()
 
     def work() -> None:
@@ -132,7 +132,7 @@ def in_daemon_thread(call: Callable[[], T]) -> "asyncio.Future[T]":
             made.set_exception(error)
 
     made.set_running_or_notify_cancel()
-    threading.Thread(target=work, name=f"call of {call}", daemon=True).start()
+    threading.Thread(target=work, name="call", daemon=True).start()
     return asyncio.wrap_future(made)
 
 

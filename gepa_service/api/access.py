@@ -117,7 +117,7 @@ def routes_of(app: FastAPI) -> list[Route]:
 
 
 def permission_of(route: Route) -> Permission | None:
-    """Return what the route requires of its caller, see `access.requires`; None if it is public."""
+    """Return what the route requires of its caller, see `requires`; None if it is public."""
     return _required(route.dependant) if isinstance(route, APIRoute) else None
 
 

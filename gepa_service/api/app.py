@@ -1,4 +1,4 @@
-"""The ASGI application of a service, and what it does beside requests."""
+"""The ASGI application of a service, which also writes counts and removes old records while it serves."""
 
 import asyncio
 import contextlib
@@ -70,7 +70,7 @@ def _surround(app: FastAPI, service: Service) -> None:
 
 @contextlib.asynccontextmanager
 async def _serving(app: FastAPI) -> AsyncIterator[None]:
-    """Hold what requests share on the event loop, and do beside them what they leave; counts are written at the end."""
+    """Hold what requests share on the event loop; write counts, also at the end, and remove old records meanwhile."""
     service: Service = app.state.service
     app.state.streams, app.state.reports = JobStreams(service.records, service.journals), Reports()
 

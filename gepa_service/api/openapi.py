@@ -43,7 +43,7 @@ DESCRIPTIONS = {
 Responses = dict[int | str, dict[str, Any]]
 EVERYWHERE = (400, 413, 422, 429, 503)
 CALLER = (401, 403)
-"""Of every route that requires a permission, see `openapi.document_of`."""
+"""Of every route that requires a permission, see `document_of`."""
 
 
 def document_of(app: FastAPI) -> dict[str, Any]:

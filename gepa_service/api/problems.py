@@ -118,7 +118,7 @@ async def answer(request: Request, error: Exception) -> JSONResponse:
 
 
 HANDLED = (Problem, RequestValidationError, HTTPException)
-"""What the application answers by `answer`; all else passes through to `gepa_service.api.problems`."""
+"""What the application answers by `answer`; all else passes through to `Failures`."""
 
 
 def _invalid(errors: Sequence[Any], content_type: str) -> Problem:

@@ -47,7 +47,7 @@ class ServiceUnreachable(Exception):
 
 
 class Connection:
-    """Use it in a `with` block, or call `close`. `key`: of an API key, or a token of an OIDC issuer.
+    """Use it in a `with` block, or call `close`. `key`: an API key, or a token of an OIDC issuer.
 
     `tenant`: for a member of several tenants. `timeout_s`: of each request.
     """

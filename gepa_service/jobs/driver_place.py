@@ -42,6 +42,8 @@ from sandbox_runtime.backends.bubblewrap.container_layout import (
 from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts
 
 PACKAGES = ("gepa_client", "protocol", "evolverpc_common")
+"""Packages that a driver imports."""
+
 MEMORY_MB, PROCESSES, WORKSPACE_MB = 4096, 256, 256
 LIFETIME_S = 30 * 24 * 3600.0
 FRONT_PORT = 20_000

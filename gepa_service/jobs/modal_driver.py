@@ -18,7 +18,13 @@ from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
 from gepa_client.run.supervisor import DRIVER
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
-from gepa_service.jobs.driver_place import DriverPlace, fronted_sandboxes, model_access, own_model_variables
+from gepa_service.jobs.driver_place import (
+    PACKAGES,
+    DriverPlace,
+    fronted_sandboxes,
+    model_access,
+    own_model_variables,
+)
 from gepa_service.jobs.fleet_mirror import FLEET, TOKEN
 from gepa_service.jobs.http_front import HttpFront
 from gepa_service.jobs.piped_driver import launcher
@@ -30,7 +36,6 @@ from sandbox_runtime.backends.modal.backend import APP, ModalBackend
 from sandbox_runtime.backends.modal.sandbox import ModalSandbox
 from sandbox_runtime.gateway import GatewayPorts
 
-PACKAGES = ("gepa_client", "protocol", "evolverpc_common")
 EXTRAS = ("client",)
 DRIVER_ROUTE = "driver"
 LIMITS = ResourceLimits(cpu=2.0, memory_mb=4096, workspace_mb=256, processes=512, lifetime_s=24 * 3600.0)

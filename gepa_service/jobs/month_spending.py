@@ -1,4 +1,4 @@
-"""What a tenant has spent and used in the present month, and whether that is all it may spend.
+"""What a tenant may use, what it has spent and used in the present month, and whether that is all it may spend.
 
 What a work costs is added to the work, and to its tenant's month, as it runs.
 """

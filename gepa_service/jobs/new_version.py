@@ -29,7 +29,7 @@ SUBJECT = "Change the code as GEPA found best"
 
 
 def program_of(store: Store, records: RecordStore, job: Work, saved: dict[str, Any] | None) -> Program:
-    """Return the version, without the change of its code, see `evolved_code`.
+    """Return the version, without the change of its code, see `with_code`.
 
     Its id follows from the job's, so that it is written once if two attempts complete the job.
 

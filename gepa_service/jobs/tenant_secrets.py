@@ -1,4 +1,4 @@
-"""A tenant's secrets as the processes of its work take them: variables, and headers that the gateway sets.
+"""Open a tenant's secrets, for the processes of its work: variables, and headers that the gateway sets.
 
 The one place that leaves out secrets whose names decide what programs of this machine do.
 """

@@ -22,7 +22,7 @@ DeliveryStatus = Literal["pending", "delivered", "failed"]
 
 
 class Webhook(Record):
-    """A URL that receives events. Its secret is derived from its id, see `webhooks.signing`."""
+    """A URL that receives events. Its secret is derived from its id, see `webhooks.sender`."""
 
     kind: ClassVar[str] = "webhook"
 

@@ -1,4 +1,4 @@
-"""The secrets of tenants: written and listed here, opened by `reveal` alone; keys are replaced here too."""
+"""The secrets of tenants: written, listed and given new keys here, opened by `jobs.tenant_secrets` alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -29,7 +29,7 @@ REQUEST_S = 10.0
 AT_ONCE = 16
 IDLE_S = 1.0
 
-PREFIX = "whsec_"
+WEBHOOK_PREFIX = "whsec_"
 SIGNATURE = "X-EvolveRPC-Signature"
 
 
@@ -137,7 +137,7 @@ class Sender:
 def secret_of(key: bytes, tenant: str, webhook_id: str) -> str:
     """Return the secret of a webhook: derived from the key of the service, so that it is stored nowhere."""
     made = hmac.digest(key, f"webhook 1 {tenant} {webhook_id}".encode(), hashlib.sha256)
-    return PREFIX + base64.urlsafe_b64encode(made).decode().rstrip("=")
+    return WEBHOOK_PREFIX + base64.urlsafe_b64encode(made).decode().rstrip("=")
 
 
 def signature(secret: str, body: bytes, at: int) -> str:

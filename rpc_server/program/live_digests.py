@@ -122,7 +122,7 @@ def _is_constant(value: object) -> bool:
 
 
 def _names_in(code: CodeType) -> tuple[set[str], set[str]]:
-    """Return the names outside of a function that it, or one that it holds, reads, and those that one assigns."""
+    """Return the outer names that a function, or a function within it, reads, and those that it assigns."""
     steps = [*dis.get_instructions(code)]
     named = {step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     assigned = {step.argval for step in steps if step.opname == "STORE_GLOBAL"}

@@ -176,7 +176,7 @@ class _ThreadChannel(Channel):
 Propose = Callable[[dict[str, str], dict[str, Any], list[str]], Any]
 """Takes a candidate, its reflective dataset and the components to improve; returns new texts by component."""
 
-METHOD = "propose_new_texts"
+PROPOSE_METHOD = "propose_new_texts"
 
 
 class WithProposer:
@@ -202,7 +202,7 @@ class WithProposer:
         Raises:
             RpcError: the program's own, or `ProgramFailed` if the function raised or returned something else.
         """
-        if method != METHOD:
+        if method != PROPOSE_METHOD:
             return await self._program.call(method, params)
         components = params["components_to_update"]
         dataset = put_back(params["reflective_dataset"], params.get("images") or {})

@@ -89,7 +89,7 @@ def one(found: NoticeInput) -> Notice:
     return notice
 
 
-def test_a_stuck_run_names_where_it_waits_and_what_to_do() -> None:
+def test_a_stuck_run_names_its_rows_and_what_to_do() -> None:
     stuck: dict[str, Any] = {"no_result_s": 640.0, "timeouts": 2, "longest": waiting(640)}
     notice = one(situation(failures("timeout", 6), **stuck))
     words = " ".join(notice.text)
