@@ -26,7 +26,6 @@ from protocol import METHODS, JsonValue, Pending
 from protocol.base import ErrorResponse, SuccessResponse
 
 STEP_TIMEOUT_S = 45.0
-EXIT_S = 5.0
 HTTP_OK = 200
 SILENT = frozenset({200, 202, 204})
 INVALID = frozenset({-32700, -32600})
@@ -127,7 +126,7 @@ class CheckRun:
         elif step.kind == "compare":
             _insist(mismatches(render(step.compare, scope), render(step.with_, scope)))
         elif step.end is not None:
-            within_s = (step.expect and step.expect.within_s) or EXIT_S
+            within_s = (step.expect and step.expect.within_s) or STEP_TIMEOUT_S
             if instead := await exits(self._command, step.end, within_s=within_s):
                 asked = "the end of its input" if step.end == "input" else "SIGTERM"
                 raise CheckFailed(Mismatch("", f"its exit within {within_s:g} s of {asked}", instead))

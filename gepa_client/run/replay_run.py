@@ -105,15 +105,19 @@ def emit_started(
 
 def emit_analyses(store: Store, run_id: str, emit: Emit) -> None:
     """Emit which examples failed, were tried again and were copied, if any; print those that failed into the log."""
-    analyses: tuple[Callable[[Store, str], Event | None], ...] = (failed_examples, retried_examples, copied_examples)
-    for analysis in analyses:
+    analyses: dict[str, Callable[[Store, str], Event | None]] = {
+        "failed examples": failed_examples,
+        "examples that were tried again": retried_examples,
+        "copied examples": copied_examples,
+    }
+    for what, analysis in analyses.items():
         try:
             if (found := analysis(store, run_id)) is not None:
                 emit(found)
             if isinstance(found, FailedExamples):
                 _print_failures(found)
         except (JournalError, OSError) as error:
-            emit(Warned(message=f"failed and copied examples could not be looked for: {stop_reason(error)}"))
+            emit(Warned(message=f"the record cannot be searched for {what}: {stop_reason(error)}"))
 
 
 def _print_failures(found: FailedExamples) -> None:

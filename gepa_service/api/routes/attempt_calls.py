@@ -12,12 +12,15 @@ from gepa_service.jobs.attempt_records import AttemptRecords
 router = APIRouter(tags=["attempt"], include_in_schema=False)
 
 
-def own_attempt(
+async def own_attempt(
     request: Request,
     job_id: str,
     caller: AttemptCaller,
 ) -> AttemptRecords:
-    """Return the records of the attempt of the token. Another work than its own is answered as one that is absent."""
+    """Return the records of the attempt of the token. Another work than its own is answered as one that is absent.
+
+    On the event loop, so that two requests at once get the same records.
+    """
     if caller.job_id != job_id:
         raise not_found("job")
     found: AttemptRecords = request.app.state.attempts(caller.tenant, job_id, caller.attempt)

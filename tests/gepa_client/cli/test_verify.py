@@ -66,9 +66,13 @@ def test_a_gain_is_certified_verified_and_replayed_and_the_certificate_of_before
     text = " ".join(old.stderr.split())
     assert "the format of this certificate has version 1, and evolverpc " in text
     assert " verifies version 3: nothing was checked" in text
-    (tmp_path / "none.json").write_text("{")
-    none = cli("verify", "none.json")
-    assert (none.status, "not a certificate" in none.stderr) == (2, True)
+    for text, reason in (
+        ("{", "not a certificate"),
+        ('{"run": "20200101-000000-aaaa"}', "holds no run '20200101-000000-aaaa'"),
+    ):
+        (tmp_path / "none.json").write_text(text)
+        none = cli("verify", "none.json")
+        assert (none.status, reason in none.stderr) == (2, True), none.stderr
     assert cli("export", "last", "--output", "run.json").status == 0
     elsewhere = json.loads(cli("verify", file, "--exported", "run.json", "--require", "improved", "--json").stdout)
     assert (elsewhere["valid"], elsewhere["verdict"], elsewhere["mismatches"]) == (True, "improved", [])

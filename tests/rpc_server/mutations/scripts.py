@@ -8,19 +8,31 @@ _PWNED = 'echo pwned >> "$BESIDE/canary.txt"'
 
 _WITH_ITS_REPOSITORY = (
     ("removes it", "rm -rf .git"),
+    ("makes it a file", "rm -rf .git; echo x > .git"),
     ("makes it a file that names another", 'rm -rf .git; echo "gitdir: $PROJECT/.git" > .git'),
     ("makes it a link to the user's", 'rm -rf .git; ln -s "$PROJECT/.git" .git'),
     ("makes it a pipe", "rm -rf .git; mkfifo .git"),
     ("makes it unreadable", "chmod -R 000 .git"),
     ("commits", "git add --all; git commit --quiet -m mine"),
+    ("loses its index", "rm .git/index"),
     ("hides a file from its index", "git update-index --assume-unchanged notes/dos.txt"),
     ("excludes everything", "mkdir -p .git/info; echo '*' > .git/info/exclude"),
+    ("excludes everything by its configuration", "echo '*' > .git/all; git config core.excludesFile .git/all"),
     ("has a monitor", f"git config core.fsmonitor '{_PWNED}; echo'"),
     ("has a hook", f"mkdir -p .git/hooks; echo '{_PWNED}' > .git/hooks/post-index-change; chmod +x .git/hooks/*"),
+    ("has hooks elsewhere", f"mkdir .git/h; echo '{_PWNED}' > .git/h/pre-commit; git config core.hooksPath .git/h"),
     ("has a filter", f"git config filter.evil.clean '{_PWNED}; cat'; echo '* filter=evil' > notes/.gitattributes"),
+    ("has a process filter", f"git config filter.evil.process '{_PWNED}'; echo '* filter=evil' > .git/info-attributes"),
+    ("has an external diff", f"git config diff.external '{_PWNED}'; git config diff.evil.textconv '{_PWNED}'"),
     ("works elsewhere", 'git config core.worktree "$BESIDE"'),
+    ("is configured as bare", "git config core.bare true"),
+    ("includes what is beside", 'git config include.path "$BESIDE/canary.txt"'),
+    ("is sparse", "git config core.sparseCheckout true; mkdir -p .git/info; echo '!*' > .git/info/sparse-checkout"),
+    ("replaces a commit", "git replace --graft HEAD HEAD || :"),
     ("borrows from elsewhere", 'echo "$BESIDE" > .git/objects/info/alternates'),
+    ("has another working tree", "git worktree add --quiet ../other"),
     ("configures what it takes for the user's", f"git config --global core.fsmonitor '{_PWNED}'"),
+    ("locks itself", "touch .git/index.lock .git/HEAD.lock"),
 )
 
 _ENDS_WELL = (

@@ -275,6 +275,12 @@ async def test_a_filter_that_the_user_configured_does_not_run_what_an_agent_wrot
     assert not (tmp_path / "ran").exists()
 
 
+async def test_a_change_of_the_tests_that_judge_it_is_rejected(serve: Callable[..., Any]) -> None:
+    server = await serve(check_command=("true",))
+    rejected = await server.rejected("patch", diff=added("tests/test_app.py"))
+    assert (rejected["stage"], "may not change without `allow_tests`" in rejected["reason"]) == ("paths", True)
+
+
 async def test_an_unknown_remote_is_reported_at_the_start(project: Project) -> None:
     with pytest.raises(SettingsError, match="push"):
         async with served(project, push="nowhere"):
