@@ -198,7 +198,7 @@ def fault(name: str, kwargs: Mapping[str, Any]) -> str | None:
     prefixes = tuple(key.removesuffix("API_KEY") for key in missing)
     if any(os.environ.get(variable) for variable in ELSEWHERE if variable.startswith(prefixes)):
         return None
-    return f"{name} needs a key: set {' or '.join(missing)}"
+    return f"{name} needs a key: set {' or '.join(missing)}, or try without one: `evolverpc demo-model`"
 
 
 def is_hopeless(error: Exception) -> bool:

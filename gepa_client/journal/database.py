@@ -151,6 +151,6 @@ def other_version(database: object, version: object, written_by: str | None) -> 
     """Return why a database of another version is refused. `written_by`: the version of evolverpc that made it."""
     by = "an earlier evolverpc" if written_by is None else f"evolverpc {written_by}"
     return (
-        f"the store {database} has version {version}, written by {by}; evolverpc {installed_version()} reads version "
-        f"{SCHEMA_VERSION}: use that evolverpc, or name another one as `store`"
+        f"the store {database} has version {version}, written by {by}; this evolverpc, {installed_version()}, reads "
+        f"version {SCHEMA_VERSION}: use the one that wrote it, of a clone its commit, or name another one as `store`"
     )

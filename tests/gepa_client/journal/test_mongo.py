@@ -75,7 +75,7 @@ def test_a_store_of_another_version_is_refused(mongo_url: str) -> None:
     MongoDatabase(mongo_url).close()
     with MongoClient[dict[str, object]](mongo_url) as client:
         client.get_default_database()["store"].update_one({"_id": "schema"}, {"$set": {"version": SCHEMA_VERSION + 1}})
-    with pytest.raises(StoreVersionDiffers, match=rf"evolverpc .* reads version {SCHEMA_VERSION}"):
+    with pytest.raises(StoreVersionDiffers, match=rf"this evolverpc, .*, reads version {SCHEMA_VERSION}"):
         MongoDatabase(mongo_url)
 
 
