@@ -5,12 +5,15 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Sequence
 from typing import Literal
 
 FIRST_ANSWER_S = 30.0
 DISCOVER = b'{"jsonrpc":"2.0","id":1,"method":"discover","params":{}}\n'
 LONGEST_LINE = 64 * 2**20
+CHUNK = 2**20
+POLL_S = 0.02
 
 
 async def exits(command: Sequence[str], how: Literal["input", "sigterm"], *, within_s: float) -> str:
@@ -19,21 +22,26 @@ async def exits(command: Sequence[str], how: Literal["input", "sigterm"], *, wit
     Returns:
         What it does instead of exiting within `within_s` seconds; empty if it exits.
     """
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
+    process = subprocess.Popen(  # noqa: ASYNC220, S603  # asyncio's own waits until its output is closed too
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         env={**os.environ, "GEPA_STDIO": "1"},
         start_new_session=True,
-        limit=LONGEST_LINE,
+        bufsize=0,
     )
     if process.stdin is None or process.stdout is None:
         raise RuntimeError("the process has no pipes")
+    written = asyncio.StreamReader(LONGEST_LINE)
+    reading, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(written), process.stdout
+    )
     try:
-        process.stdin.write(DISCOVER)
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(DISCOVER)
         async with asyncio.timeout(FIRST_ANSWER_S):
-            while not _is_answer(line := await process.stdout.readline()):
+            while not _is_answer(line := await _line(written)):
                 if not line:
                     return "it ended before it answered `discover`"
     except TimeoutError:
@@ -44,14 +52,44 @@ async def exits(command: Sequence[str], how: Literal["input", "sigterm"], *, wit
         else:
             process.terminate()
         try:
-            await asyncio.wait_for(process.wait(), within_s)
+            async with asyncio.timeout(within_s):
+                await _exit(process, written)
         except TimeoutError:
             return f"it still runs after {within_s:g} s"
         return ""
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        process.stdin.close()
+        reading.close()
+        process.wait()
+
+
+async def _line(written: asyncio.StreamReader) -> bytes:
+    """Return the next line; of one that is too long for an answer, a newline."""
+    try:
+        return await written.readline()
+    except ValueError:
+        return b"\n"
+
+
+async def _exit(process: subprocess.Popen[bytes], written: asyncio.StreamReader) -> None:
+    """Wait for the exit of the process itself: processes that it started may hold its output open.
+
+    What it writes until then is read, so that it is not held up.
+    """
+    reading = asyncio.create_task(_discard(written))
+    try:
+        while process.poll() is None:  # noqa: ASYNC110  # nothing announces it on every system
+            await asyncio.sleep(POLL_S)
+    finally:
+        reading.cancel()
+
+
+async def _discard(written: asyncio.StreamReader) -> None:
+    data = b"any"
+    while data:
+        data = await written.read(CHUNK)
 
 
 def _is_answer(line: bytes) -> bool:

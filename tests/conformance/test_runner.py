@@ -23,7 +23,9 @@ from tests.support.forked_client import ForkServer
 
 Command = Callable[..., Awaitable[tuple[int, str, str]]]
 PROGRAM = """
-import json, signal, sys, time
+import json, signal, subprocess, sys, time
+if "holder" in sys.argv:
+    subprocess.Popen(["sleep", "60"])
 if "sigterm" in sys.argv:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for line in sys.stdin:
@@ -35,6 +37,8 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
 if "input" in sys.argv:
     time.sleep(60)
+while "flood" in sys.argv:
+    print("x" * 65536)
 """
 FEW = ("--only", "core.discover", "--only", "jsonrpc.id", "--only", "refs.group", "--only", "jsonrpc.error")
 
@@ -171,6 +175,24 @@ async def test_a_program_over_stdio_that_runs_on_is_caught(command: Command, tmp
     status, stdout, _ = await command("--command", defects, "--only", "stdio")
     assert status == 1
     assert set(re.findall(r"FAIL (\S+)", stdout)) == {"stdio.end_of_input", "stdio.sigterm"}
+
+
+async def test_a_process_that_holds_the_output_of_a_program_open_is_not_waited_for(
+    command: Command, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    status, _, stderr = await command("--command", f"{sys.executable} {program} holder", "--only", "stdio")
+    assert (status, stderr) == (0, "")
+
+
+async def test_a_program_that_writes_on_after_the_end_of_its_input_is_caught(command: Command, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    flood = f"{sys.executable} {program} flood"
+    status, stdout, stderr = await command("--command", flood, "--only", "stdio.end")
+    assert (status, stderr) == (1, "")
+    assert "found:    it still runs after 5 s" in stdout
 
 
 async def test_a_broken_should_is_a_warning(command: Command) -> None:
