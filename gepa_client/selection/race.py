@@ -1,4 +1,4 @@
-"""Have proposals raced (`race_blocks` decides which are dropped), and choose parents that tie with the best."""
+"""Have proposals raced (`race_blocks` decides which are dropped); choose parents that tie with the best."""
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
