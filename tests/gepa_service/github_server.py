@@ -60,6 +60,11 @@ class LoopbackGitHub:
     def host(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def token_prefix(self) -> str:
+        """Of each token, which no server of another test gives."""
+        return f"ghs_{self.port}_"
+
     def url(self, name: str) -> str:
         return f"http://{self.host}/{name}"
 
@@ -112,7 +117,7 @@ class LoopbackGitHub:
         names = [full for full in self.installed if full.partition("/")[2] in asked["repositories"]]
         if not names:
             return web.json_response({"message": "There is at least one repository that is not accessible"}, status=422)
-        token = f"ghs_{len(self.tokens)}"
+        token = f"{self.token_prefix}{len(self.tokens)}"
         self.tokens[token] = Token(names, asked["permissions"])
         until = datetime.fromtimestamp(time.time() + TOKEN_S, UTC)
         return web.json_response({"token": token, "expires_at": until.strftime("%Y-%m-%dT%H:%M:%SZ")}, status=201)

@@ -217,7 +217,7 @@ async def test_code_and_prompt_are_changed_by_the_coding_agent_and_the_pull_requ
     secrets = {"OPENAI_API_KEY": "sk-of-the-reflection-model", "ANTHROPIC_API_KEY": "sk-of-the-coding-agent"}
 
     def answer(prompt: str) -> str:
-        sought = (secrets["ANTHROPIC_API_KEY"], secrets["OPENAI_API_KEY"], "ghs_")
+        sought = (secrets["ANTHROPIC_API_KEY"], secrets["OPENAI_API_KEY"], github.token_prefix)
         shown.extend(processes_with(each, "environ", "cmdline") for each in sought)
         asked.append(prompt)
         return SHOUT if "Write one change request" in prompt else "better"

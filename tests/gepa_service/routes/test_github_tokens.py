@@ -27,13 +27,13 @@ def changed(app: App, **changes: Any) -> App:
 
 async def test_the_token_may_only_read_one_repository(github: LoopbackGitHub, app: App) -> None:
     given = await app.credentials("42", "https://github.com/owner/name.git", {"contents": "read"})
-    assert (given.username, given.password) == ("x-access-token", "ghs_0")
-    assert github.tokens == {"ghs_0": Token(["owner/name"], {"contents": "read"})}
+    assert (given.username, given.password) == ("x-access-token", f"{github.token_prefix}0")
+    assert github.tokens == {f"{github.token_prefix}0": Token(["owner/name"], {"contents": "read"})}
     [claims] = github.claims
     assert claims["iat"] <= time.time() - 59
     assert claims["exp"] - claims["iat"] <= LONGEST_JWT_S
     assert set(claims) == {"iat", "exp", "iss"}
-    assert "ghs_0" not in repr(given)
+    assert github.token_prefix not in repr(given)
 
 
 async def test_other_hosts_and_paths_get_no_token(github: LoopbackGitHub, app: App) -> None:
@@ -75,7 +75,7 @@ async def test_a_password_that_the_user_keeps_for_the_host_is_not_taken_for_ours
 ) -> None:
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login someone password else\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    assert (await app.credentials("42", REPOSITORY)).password == "ghs_0"
+    assert (await app.credentials("42", REPOSITORY)).password == f"{github.token_prefix}0"
 
 
 def test_nothing_is_sent_in_the_clear_beyond_this_machine_and_no_key_is_shown(app: App) -> None:
