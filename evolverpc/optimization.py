@@ -37,6 +37,8 @@ WORKER = "_evolverpc_worker"
 """The module by which a process of a program is known: that of `rpc_server/worker/bootstrap.py`."""
 
 OWN = ("program", "propose", "resume")
+NAMES_OF_CHECK = {"no_check": "off", "ignore_findings": "warn"}
+"""Other names of the setting `check`, and the value that each stands for; the first of several counts."""
 
 NO_SERVER_YET = "http://127.0.0.1:1"
 """Takes the place of the server while the settings are checked."""
@@ -101,6 +103,9 @@ def optimize(
         _check_names(settings)
         own: dict[str, Any] = {name: value for name, value in settings.items() if name in SERVER}
         given = {name: _value(name, value) for name, value in settings.items() if name in KEYWORDS and name not in own}
+        for name, value in NAMES_OF_CHECK.items():
+            if settings.get(name):
+                given.setdefault("check", value)
         given_rows = dict(zip(ROW_SETTINGS, (trainset, valset, testset), strict=True))
         held = held_rows(given_rows) if is_dspy(program) else {}
         given |= {name: name if name in held else _rows(name, value) for name, value in given_rows.items()}
@@ -141,7 +146,7 @@ def _check_program(program: object) -> None:
 
 def _check_names(settings: Iterable[str]) -> None:
     """Raise `SettingsError` for arguments that are no settings, each with the nearest one."""
-    known = {*KEYWORDS, *SERVER}
+    known = {*KEYWORDS, *SERVER, *NAMES_OF_CHECK}
     for name in settings:
         if name in NOT_OF_RUN:
             why = "its result has a `verdict`" if name == "require" else "it serves the program itself"
