@@ -1,26 +1,19 @@
-"""DSPy's own GEPA adapter over a student: the user's metric, one example's run, its trace in JSON, and what it cost."""
+"""DSPy's own GEPA adapter over a student: the user's metric, one example's run with its trace, and what that cost."""
 
 from __future__ import annotations
 
 import importlib
 import random
 import sys
-from typing import Any, Mapping
+from typing import Any
 
+from . import dspy_traces
 from .calls import ExampleCalls
-from .dspy_metric import Metric, feedback_on
+from .dspy_metric import Metric
 from .dspy_student import Student
-from .encode import json_form
 from .errors import ProgramProblem
-from .steps import PARSE_FAILURE
 
 _FAILURE_SCORE = 0.0  # only inside trajectories: the optimizer's settings define the score of a failure
-
-KEPT = "kept"
-"""The field of a trajectory in JSON that names what is kept of it here."""
-
-_NAME = "_evolverpc_predictor"
-"""The attribute of a predictor that has its name, also in copies of it that the program makes."""
 
 
 class DspyModules:
@@ -86,14 +79,40 @@ class DspyModules:
                 "`proposer` out, or install 'dspy>=3.2'" % self._version,
             )
 
+        batch, failed, predict = self.batch, self._failed, self.package.Predict
+
         class Adapter(self._gepa.DspyAdapter):  # type: ignore[misc,name-defined]  # known at run time only
             def build_program(self, candidate: dict[str, str]) -> Any:
-                return _mark(student.apply(super().build_program(candidate), candidate))
+                program = student.apply(super().build_program(candidate), candidate)
+                return dspy_traces.mark(program, predict)
+
+            def make_reflective_dataset(self, candidate: dict[str, str], eval_batch: Any, names: list[str]) -> Any:
+                predictors = self.build_program(candidate).named_predictors()
+                signatures = {name: predictor.signature for name, predictor in predictors}
+                made: dict[str, Any] = {}
+                for name in names:
+                    own = [
+                        {**trajectory, "trace": dspy_traces.own_calls(trajectory, name, signatures)}
+                        for trajectory in eval_batch.trajectories
+                    ]
+                    if shown := [trajectory for trajectory in own if self._has_record(trajectory)]:
+                        shown_batch = batch(outputs=[], scores=[], trajectories=shown)
+                        made.update(super().make_reflective_dataset(candidate, shown_batch, [name]))
+                if not made:
+                    raise ProgramProblem("make_reflective_dataset", "no example has an answer of %s" % ", ".join(names))
+                return made
+
+            def _has_record(self, trajectory: dict[str, Any]) -> bool:
+                """Return whether DSPy makes a record of a call: it raises an error if there is none of any."""
+                if isinstance(trajectory["prediction"], failed):
+                    unparsed = any(isinstance(call[2], failed) for call in trajectory["trace"])
+                    return bool(self.add_format_failure_as_feedback) and unparsed
+                return bool(trajectory["trace"])
 
         return Adapter(
             student_module=student.program,
             metric_fn=metric,
-            feedback_map={name: feedback_on(metric, name, one) for name, one in student.predictors.items()},
+            feedback_map={name: dspy_traces.feedback_on(metric, name, one) for name, one in student.predictors.items()},
             failure_score=_FAILURE_SCORE,
             add_format_failure_as_feedback=format_failures,
             rng=rng,
@@ -135,31 +154,6 @@ class DspyModules:
             trace.append((whose, dict(example.inputs()), prediction))
         data = {"example_ind": 0, "example": example, "prediction": prediction, "trace": trace}
         return {**data, "score": _FAILURE_SCORE}, problem
-
-
-def _mark(program: Any) -> Any:
-    """Return the program, whose predictors know their names; frozen parts, which are no components, have none."""
-    for name, part in program.named_predictors():
-        setattr(part, _NAME, name)
-    return program
-
-
-def trajectory_as_json(trajectory: dict[str, Any], problem: BaseException | None, ref: str) -> dict[str, Any]:
-    """Return the steps of a trajectory as the contract has them; `ref`: names what is kept here.
-
-    `problem`: why the last answer did not parse; None if all did.
-    """
-    steps = [_step(*call) for call in trajectory["trace"]]
-    if problem is not None and steps:
-        raw, error = trajectory["prediction"].completion_text, {"type": PARSE_FAILURE, "message": str(problem)}
-        steps[-1].update(outputs=None, raw=raw, error=error)
-    return {"steps": steps, KEPT: ref}
-
-
-def _step(predictor: Any, inputs: Mapping[str, Any], outputs: Any) -> dict[str, Any]:
-    name = getattr(predictor, _NAME, None)
-    whose = {"component": name} if name else {"name": type(predictor).__name__}
-    return {**whose, "inputs": json_form(dict(inputs)), "outputs": json_form(outputs)}
 
 
 def _propose_nothing(*_: Any, **__: Any) -> Any:

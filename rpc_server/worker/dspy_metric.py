@@ -1,4 +1,4 @@
-"""The metric of a DSPy program: a function of one of several forms, what it returns, and its feedback on one call."""
+"""The metric of a DSPy program: a function of one of several forms, and what it returns."""
 
 from __future__ import annotations
 
@@ -45,24 +45,6 @@ def read_metric(value: Any, prediction: type) -> results.Score:
     return results.read_score(
         (value.score, None if feedback is None else str(feedback), getattr(value, "objective_scores", None))
     )
-
-
-def feedback_on(metric: Metric, name: str, predictor: Any) -> Any:
-    """Return the function that DSPy's adapter asks for the feedback on a call of the predictor, as `dspy.GEPA` does."""
-
-    def feedback(
-        predictor_output: Any, predictor_inputs: Any, module_inputs: Any, module_outputs: Any, captured_trace: Any
-    ) -> dict[str, Any]:
-        own = [(predictor, predictor_inputs, predictor_output)]
-        returned = metric(module_inputs, module_outputs, captured_trace, name, own)
-        score = returned["score"] if hasattr(returned, "score") else returned
-        has_text = hasattr(returned, "feedback")
-        text = returned["feedback"] if has_text else None
-        if text is None:
-            text = "This trajectory got a score of %s." % (score if has_text else returned,)
-        return {"score": score, "feedback": text}
-
-    return feedback
 
 
 def _parameter_count(function: Any, name: str) -> int:

@@ -10,10 +10,10 @@ import time
 from collections import deque
 from typing import Any, Callable
 
-from . import encode, results
+from . import dspy_traces, encode, results
 from .adapters import BatchStore
 from .calls import ExampleCalls
-from .dspy_adapter import KEPT, DspyModules, trajectory_as_json
+from .dspy_adapter import DspyModules
 from .dspy_metric import Metric, read_metric
 from .dspy_rows import Rows
 from .dspy_student import SavedProgram, Student
@@ -181,7 +181,7 @@ class DspyProgram:
 
     def _keep_inline(self, example_run: _DspyExampleRun) -> dict[str, Any]:
         ref = self._keep(example_run.trajectory)
-        return {"trajectory": trajectory_as_json(example_run.trajectory, example_run.problem, ref)}
+        return {"trajectory": dspy_traces.as_json(example_run.trajectory, example_run.problem, ref)}
 
     def _keep(self, trajectory: Any) -> Any:
         batch = self._dspy.batch(
@@ -233,7 +233,7 @@ class _DspyExampleRun:
 def _ref_of(result: dict[str, Any]) -> Any:
     """Return what names a result's trajectory here, also if the client was sent its steps."""
     trajectory = result.get("trajectory")
-    return trajectory.get(KEPT) if isinstance(trajectory, dict) else result.get("trajectory_ref")
+    return trajectory.get(dspy_traces.KEPT) if isinstance(trajectory, dict) else result.get("trajectory_ref")
 
 
 def _made(target: Any, setting: str, meant: str, *makers: Callable[[Any], bool]) -> Any:

@@ -126,14 +126,21 @@ async def test_a_programs_errors_are_its_failures_and_a_providers_are_infrastruc
     assert "must be an object" in shapeless["error"]["message"]
 
 
-async def test_the_metric_gets_a_trace_for_feedback_alone(opened):
+async def test_predictors_of_one_signature_have_records_of_their_own_calls_with_feedback_as_from_dspy_gepa(opened):
+    questions = [{"question": str(number)} for number in range(12)]
+    own = {"first": {"copy of first", "shared with first", "first"}, "second": {"second"}, "listed[0]": {"listed"}}
     async with opened("one_signature.Several", metric="one_signature.judged") as running:
-        [result] = await running.evaluate({"question": "why"}, capture_traces=True, group=None)
-        dataset = (await running.reflect([result], "first", "second"))["dataset"]
-    assert result["score"] == 0.25
-    assert [step["component"] for step in result["trajectory"]["steps"]] == ["second", "first"]
-    feedback = [dataset[name][0]["Feedback"] for name in ("first", "second")]
-    assert feedback == ["on first, 2 calls", "on second, 2 calls"]
+        results = await running.evaluate(*questions, capture_traces=True)
+        dataset = (await running.reflect(results, *own))["dataset"]
+        [scored_alike] = await running.evaluate({"question": "why"}, capture_traces=True)
+        with_traces = (await running.reflect([scored_alike], "first", "second"))["dataset"]
+    asked = {name: {each["Inputs"]["question"].partition(" ")[2] for each in dataset[name]} for name in dataset}
+    assert asked == own
+    for name in own:  # that of the score that counts
+        assert [record["Feedback"] for record in dataset[name]] == [result["feedback"] for result in results]
+    assert scored_alike["score"] == 0.25
+    feedback = [with_traces[name][0]["Feedback"] for name in ("first", "second")]
+    assert feedback == ["on first, 6 calls", "on second, 6 calls"], "the metric gets a trace for feedback alone"
 
 
 async def test_an_empty_state_begins_anew(codes):
