@@ -38,7 +38,7 @@ class Setup:
         flags = {
             "--trainset": "train.jsonl", "--valset": "val.jsonl", "--testset": "test.jsonl", "--seed": self.seed,
             "--proposals": self.proposals, "--max-metric-calls": self.metric_calls,
-            "--reflection-minibatch-size": MINIBATCH,
+            "--reflection-minibatch-size": MINIBATCH, "--score-range": "0,2",
         }  # fmt: skip
         return [str(word) for flag in flags.items() for word in flag] + self._modes()
 

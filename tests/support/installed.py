@@ -38,7 +38,7 @@ def python_with(name: str, requirements: Path) -> Path:
         env = {uv: os.environ[pip] for pip, uv in _LIKE_PIP.items() if pip in os.environ} | os.environ
         subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True, timeout=60, env=env)
         target = ["--python", folder / "bin" / "python", "--requirement", requirements]
-        subprocess.run([uv, "pip", "install", "--quiet", "--no-build", *target], check=True, timeout=900, env=env)
+        subprocess.run([uv, "pip", "install", "--quiet", *target], check=True, timeout=900, env=env)
 
     return installed(name, requirements.read_text(), install) / "bin" / "python"
 
