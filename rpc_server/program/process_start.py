@@ -60,7 +60,12 @@ async def start_process(launcher: Launcher, timeout_s: float) -> Worker:
     try:
         async with asyncio.timeout(timeout_s):
             process = await launcher.launch()
-            return Worker(process, _read(await _ask_discover(process)))
+            answer = await process.ask("discover", {}).answer
+            if isinstance(answer, Exit) and answer.parent_died:  # by what ran beside it: the next one has a new parent
+                await process.end(grace_s=0)
+                process = await launcher.launch()
+                answer = await process.ask("discover", {}).answer
+            return Worker(process, _read(_answered(process, answer)))
     except TimeoutError:
         why = "" if process is None else process.unanswered()
         late = StartTimedOut(f"the program did not start within {timeout_s:g} s{why and f': {why}'}", stage="start")
@@ -83,8 +88,7 @@ async def _ended(error: ProgramFailed, process: ProgramProcess | None) -> Progra
     return error
 
 
-async def _ask_discover(process: ProgramProcess) -> dict[str, Any]:
-    answer = await process.ask("discover", {}).answer
+def _answered(process: ProgramProcess, answer: dict[str, Any] | Exit) -> dict[str, Any]:
     if not isinstance(answer, Exit):
         return answer
     why = process.unanswered()

@@ -3,11 +3,15 @@
 import asyncio
 import os
 import signal
+import sys
 import time
 
 import pytest
 
 from protocol.errors import ProgramFailed
+from rpc_server.program.child_process import Exit
+from rpc_server.program.launcher import CommandLauncher
+from rpc_server.program.process_start import start_process
 from tests.support.waiting import eventually
 
 
@@ -43,6 +47,32 @@ async def test_only_what_dies_alone_is_the_cause_of_a_death_in_a_shared_process(
         results = await running.evaluate(*rows)
         assert [result["status"] for result in results] == ["ok", "program_error", "ok"]
         assert results[1]["error"]["type"] == "process_died"
+
+
+async def test_a_process_whose_parent_dies_while_it_starts_is_started_again(tmp_path):
+    answer = '{"jsonrpc": "2.0", "id": %d, "result": {"program": {"name": "p", "seed_candidate": {"a": "b"}}}}'
+    program = f"import json, sys\nfor line in sys.stdin: print('{answer}' % json.loads(line)['id'], flush=True)"
+    commands = CommandLauncher((sys.executable, "-c", program), root=tmp_path, env={})
+
+    class Orphaning:
+        """Its first processes end as forks do whose parent has died."""
+
+        def __init__(self, first: int) -> None:
+            self.first = first
+
+        async def launch(self):
+            process = await commands.launch()
+            self.first -= 1
+            if self.first >= 0:
+                process.kill()
+                process.ended(Exit(None, parent_died=True))
+            return process
+
+    worker = await start_process(Orphaning(1), 30.0)
+    assert worker.discovery.program.name == "p"
+    await worker.process.end(grace_s=0)
+    with pytest.raises(ProgramFailed, match="ended with the process it was forked from"):
+        await start_process(Orphaning(2), 30.0)
 
 
 @pytest.mark.parametrize(("times", "status"), [(2, "rollout"), (9, "program_error")])
