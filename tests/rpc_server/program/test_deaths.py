@@ -9,8 +9,9 @@ import time
 import pytest
 
 from protocol.errors import ProgramFailed
-from rpc_server.program.child_process import Exit
+from rpc_server.program.child_process import Exit, Pipes
 from rpc_server.program.launcher import CommandLauncher
+from rpc_server.program.process import ProgramProcess
 from rpc_server.program.process_start import start_process
 from tests.support.waiting import eventually
 
@@ -61,11 +62,13 @@ async def test_a_process_whose_parent_dies_while_it_starts_is_started_again(tmp_
             self.first = first
 
         async def launch(self):
-            process = await commands.launch()
             self.first -= 1
-            if self.first >= 0:
-                process.kill()
-                process.ended(Exit(None, parent_died=True))
+            if self.first < 0:
+                return await commands.launch()
+            pipes = Pipes()
+            process = ProgramProcess(lambda: None, pipes)
+            pipes.close_child_ends()
+            process.ended(Exit(None, parent_died=True))
             return process
 
     worker = await start_process(Orphaning(1), 30.0)
