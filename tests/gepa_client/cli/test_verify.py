@@ -87,6 +87,8 @@ def test_a_gain_is_certified_verified_and_replayed_and_the_certificate_of_before
     assert wrong.status == 1
     assert "is not valid: it does not follow from the record" in wrong.stderr
     assert "test.seed: 0.5, but the record gives 0" in wrong.stderr
+    for_programs = cli("verify", file, "--json")
+    assert (for_programs.status, json.loads(for_programs.stdout)["valid"]) == (1, False)
 
 
 def test_a_run_without_a_gain_does_not_meet_what_is_required(

@@ -121,6 +121,22 @@ def test_a_model_that_is_not_there_is_reported_in_one_line_with_its_address_and_
         assert details == ""
 
 
+def test_a_short_retry_after_does_not_shorten_the_growing_pauses(model_server):
+    model_server.retry_after += ["0.01"] * 3
+    model_server.refusals += [429] * 3
+    found, _ = run(
+        model_server,
+        """
+        lm = model("openai/gpt-4o-mini")
+        lm.pause_s = 0.2
+        print(json.dumps(lm("hello")))
+        """,
+    )
+    assert found == "HELLO"
+    first, *_, last = model_server.arrivals
+    assert last - first >= (0.2 + 0.4 + 0.8) * 0.75
+
+
 def test_requests_of_all_threads_are_spaced_repeated_ones_count_and_one_waits_for_its_retry_after(model_server):
     model_server.retry_after += ["1"]
     model_server.refusals += [429, 200, 429, 500]

@@ -106,20 +106,29 @@ def test_what_cannot_start_is_refused_in_one_line_before_anything_is_run(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_key_that_the_model_refuses_ends_the_run_at_the_first_response_with_one_line(
+def test_a_key_that_the_model_refuses_ends_the_run_at_the_first_response_and_a_resume_asks_again(
     serve: Serve, host: Host, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
-    async def refuse(_: web.Request) -> web.Response:
+    accepts = False
+
+    async def complete(request: web.Request) -> web.Response:
+        if accepts:
+            return await words.complete(request)
         words.seen.append(("complete", {}))
         return web.json_response({"error": {"message": "Incorrect API key", "type": "x", "code": None}}, status=401)
 
-    model = model_arguments(host, refuse)
-    ended = cli("optimize", serve(words), "--max-metric-calls", 500, *model, "--check", "off")
+    model = model_arguments(host, complete)
+    ended = cli("optimize", serve(words), "--max-metric-calls", 60, *model, "--check", "off")
     assert ended.status == 1
     assert len(words.calls("complete")) == 1
     assert re.search("failed: reflection: AuthenticationError: .*Incorrect API key", ended.stdout)
     assert "Traceback" not in ended.stdout
     assert "Traceback" in (only_run(tmp_path) / "run.log").read_text()
+    accepts = True
+    resumed = cli("resume", "last", *model[2:], "--json")
+    assert resumed.status == 0, resumed.stderr
+    assert resumed.event("finished")["status"] == "completed"
+    assert len(words.calls("complete")) > 1
 
 
 def test_a_parent_that_dies_takes_the_optimizer_with_it_and_the_result_stays(
