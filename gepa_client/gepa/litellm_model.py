@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from evolverpc_common.display_text import one_line
+from evolverpc_common.model_prices import PriceTable, TokenCounts
 from evolverpc_common.rate_limiter import RateLimiter
 from gepa_client.errors import ConnectionLost
 from gepa_client.journal.completion_entries import CUT_OFF
@@ -88,8 +89,8 @@ class LiteLLMModel:
     `name`: as litellm knows it, such as `openai/gpt-5`. `max_attempts`: requests for one answer, the first included.
     `pause_s`: the mean wait in seconds after the first failure, doubled after each; a server's `Retry-After` is waited
     for too, up to 60 s. `per_minute`: requests that may start in a minute, evenly spaced over all threads, repeats
-    included; None for no limit. `cancel_token`: once it is cancelled no further request starts. Further arguments go to
-    `litellm.completion` (`temperature`, `api_base`, `timeout`, ...).
+    included; None for no limit. `cancel_token`: once it is cancelled no further request starts. `prices`: those that
+    precede litellm's. Further arguments go to `litellm.completion` (`temperature`, `api_base`, `timeout`, ...).
 
     `total_cost`: the known cost of its answers in USD, which GEPA reads for `max_reflection_cost`.
     """
@@ -103,9 +104,11 @@ class LiteLLMModel:
         per_minute: float | None = None,
         cancel_token: CancelToken | None = None,
         on_retry: Callable[[str], None] = lambda _error: None,
+        prices: PriceTable | None = None,
         **kwargs: Any,
     ) -> None:
         self.name = name
+        self.price = None if prices is None else prices.named(name)
         self.on_retry = on_retry
         self.max_attempts = max_attempts
         self.pause_s = pause_s
@@ -138,13 +141,11 @@ class LiteLLMModel:
         if cut_off:
             logger.warning("%s stopped at its length limit; raise max_tokens for whole answers", self.name)
         usage = getattr(answer, "usage", None)
-        completion = Completion(
-            text=choice.message.content or "",
-            cost_usd=_price(litellm, answer),
-            input_tokens=getattr(usage, "prompt_tokens", None),
-            output_tokens=getattr(usage, "completion_tokens", None),
-            cut_off=cut_off,
-        )
+        read, written = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
+        cost_usd = _price(litellm, answer)
+        if self.price is not None and usage is not None:
+            cost_usd = self.price.cost(TokenCounts(input=read or 0, output=written or 0))
+        completion = Completion(choice.message.content or "", cost_usd, read, written, cut_off)
         with self._lock:
             self.total_cost += completion.cost_usd or 0.0
         return completion

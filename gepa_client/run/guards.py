@@ -169,10 +169,12 @@ class RunWarnings:
             return
         for kind in self.journal.spending.unpriced:
             what = self.config.reflection_lm if kind == COMPLETION else WORK.get(kind, kind)
-            message = f"no price is known for {what}, so `max_cost_usd` cannot hold"
+            of_a_model = kind in (COMPLETION, MODEL_CALL)
+            remedy = "give it in `model_prices`" if of_a_model else "have the server report `cost_usd` in `usage`"
+            message = f"no price is known for {what}, so `max_cost_usd` cannot hold: {remedy}"
             if kind not in self._warned and self.config.ends_by_money_alone and self.journal.spending.cost_usd == 0:
                 self.lacks_limit = True
-                raise Interrupted("failed", f"{message}, and nothing else ends this run: give `max_metric_calls`")
+                raise Interrupted("failed", f"{message}; nothing else ends this run: give `max_metric_calls`")
             self._warn(kind, message)
 
     def on_valset_evaluated(self, _event: ValsetEvaluatedEvent) -> None:

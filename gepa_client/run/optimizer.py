@@ -10,6 +10,7 @@ from gepa.api import optimize
 from gepa.core.result import GEPAResult
 
 from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, plain
+from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.analysis.statistics.noise_estimate import Noise
 from gepa_client.certificate.test_plan import Repeats, decide, part_of_test, recorded_plan
@@ -189,6 +190,7 @@ class Optimization:
             per_minute=config.reflection_per_minute,
             cancel_token=adapter.journal.cancel_token,
             on_retry=lambda error: self.emit(ReflectionRetried(error=error)),
+            prices=PriceTable(config.model_prices or {}, table={}),
             **(config.reflection_lm_kwargs or {}),
         )
         return ConcurrentReflection(

@@ -218,6 +218,12 @@ class BudgetSettings(SettingsGroup, title="Budget"):
         everyday=True,
         limit=Limit("spent_usd"),
     )
+    model_prices: dict[str, tuple[Usd, Usd]] | None = setting(
+        None,
+        "US dollars per million tokens of models that litellm does not price, or otherwise, in reflection and in "
+        'programs: {"MODEL": [IN, OUT]}.',
+        parse=json_object,
+    )
     max_seconds: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = setting(
         None, "Stop after X seconds of work; pauses do not count.", limit=Limit("active_seconds")
     )
@@ -446,9 +452,6 @@ class SandboxSettings(SettingsGroup, title="Sandboxes"):
     )
     models: Texts = setting(
         (), "Model that the program may call, a pattern with * and ?; repeatable.", metavar="NAME", shown="all"
-    )
-    model_prices: dict[str, tuple[Usd, Usd]] | None = setting(
-        None, 'US dollars per million tokens, if unknown or others: {"MODEL": [IN, OUT]}.', parse=json_object
     )
     model_calls_per_minute: PositiveInt | None = setting(
         None, "Calls to models per minute, of all sandboxes together.", shown="no limit"

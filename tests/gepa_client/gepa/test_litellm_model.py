@@ -76,7 +76,9 @@ def test_it_retries_what_may_pass_raises_what_is_permanent_and_states_what_answe
         prompt = lm("hello")
         messages = lm([{"role": "system", "content": "x"}, {"role": "user", "content": "there"}])
         unpriced = model("openai/no-such-model-at-all")
-        costs = [cost(each) for each in (lm.complete("z"), unpriced.complete("x"), unpriced.complete("y"))]
+        from evolverpc_common.model_prices import PriceTable
+        given = model("openai/mine", prices=PriceTable({"mine": (1_000_000, 2_000_000)}, table={}))
+        costs = [cost(each) for each in (lm.complete("z"), unpriced.complete("x"), given.complete("y"))]
         errors = []
         for name, attempts in (("openai/refuse-401", 5), ("openai/refuse-500", 3)):
             try:
@@ -87,17 +89,17 @@ def test_it_retries_what_may_pass_raises_what_is_permanent_and_states_what_answe
         print(json.dumps([prompt, messages, lm.total_cost, costs, errors, local_map]))
         """,
     )
-    prompt, messages, total, ((cost, *tokens), *unpriced), errors, local_map = found
+    prompt, messages, total, ((cost, *tokens), *others), errors, local_map = found
     assert (prompt, messages) == ("HELLO", "THERE")
     assert cost > 0
     assert total > 2 * cost
     assert tokens == [5, 5]
-    assert unpriced == [[None, 5, 5]] * 2
+    assert others == [[None, 5, 5], [5 * 1 + 5 * 2, 5, 5]]
     assert errors == ["AuthenticationError", "InternalServerError"]
     assert local_map == "True"
     assert model_server.requests[0]["temperature"] == 0.5
     asked = Counter(request["model"] for request in model_server.requests)  # litellm repeats no request by itself
-    assert asked == {"gpt-4o-mini": 3 + 3, "no-such-model-at-all": 2, "refuse-401": 1, "refuse-500": 3}
+    assert asked == {"gpt-4o-mini": 3 + 3, "no-such-model-at-all": 1, "mine": 1, "refuse-401": 1, "refuse-500": 3}
 
 
 def test_a_model_that_is_not_there_is_reported_in_one_line_with_its_address_and_setting(model_server):

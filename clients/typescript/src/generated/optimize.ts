@@ -33,6 +33,16 @@ export interface OptimizeSettings {
    */
   maxCostUsd?: number;
   /**
+   * US dollars per million tokens of models that litellm does not price, or otherwise, in reflection and in programs: {"MODEL": [IN, OUT]}.
+   */
+  modelPrices?: {
+    /**
+     * @minItems 2
+     * @maxItems 2
+     */
+    [k: string]: [number, number];
+  };
+  /**
    * Stop after X seconds of work; pauses do not count.
    */
   maxSeconds?: number;
@@ -170,16 +180,6 @@ export interface OptimizeSettings {
    */
   evolve?: "code" | "prompts" | "both";
   /**
-   * US dollars per million tokens, if unknown or others: {"MODEL": [IN, OUT]}.
-   */
-  modelPrices?: {
-    /**
-     * @minItems 2
-     * @maxItems 2
-     */
-    [k: string]: [number, number];
-  };
-  /**
    * Experiment tracker to log to, which must be installed and reads its own variables; repeatable.
    */
   tracking?: ("wandb" | "mlflow")[];
@@ -214,6 +214,7 @@ export const SETTINGS: readonly string[] = [
   "maxMetricCalls",
   "auto",
   "maxCostUsd",
+  "modelPrices",
   "maxSeconds",
   "patience",
   "targetScore",
@@ -246,7 +247,6 @@ export const SETTINGS: readonly string[] = [
   "concurrency",
   "exampleTimeoutS",
   "evolve",
-  "modelPrices",
   "tracking",
   "name",
   "output",
