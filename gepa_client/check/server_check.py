@@ -218,7 +218,7 @@ class _ServerCheck:
         if rows:
             await self._try(rows)
         if rows and self.alone and self.others:
-            chosen = rows_to_compare(rows, max(COMPARED, self.wanted))
+            chosen = rows_to_compare([row for _, row in rows], max(COMPARED, self.wanted))
             self.trying(f"comparing the servers on {counted(len(chosen), 'row')} …")
             steps, self.report.compared = await compare_servers(
                 self.config, self.client, self.discovery, self.others, chosen
@@ -301,8 +301,8 @@ class _ServerCheck:
                 "handshake", "warning", f"{url}: its own limit of {own_s:g} s per example holds, not {wanted_s:g} s"
             )
 
-    async def _rows(self) -> list[AnyRow]:
-        """Return all training rows; none if the rows of any split cannot be read."""
+    async def _rows(self) -> list[Numbered]:
+        """Return the training rows without those kept for the test; none if the rows of any split cannot be read."""
         held = {split: info.size for split, info in self.discovery.datasets.items()}
         try:
             fetch = functools.partial(list_server_rows, self.client)
@@ -325,9 +325,10 @@ class _ServerCheck:
         self.note("rows", "ok", f"{len(rows)} training rows of {splits.described(found.sources['train'])}{kept}")
         for warning in splits.overlaps(train, val, test) if self.alone else ():
             self.note("rows", "warning", warning)
-        return rows
+        sealed = {id(row) for row in divided.test or ()}
+        return [(at, row) for at, row in enumerate(rows) if id(row) not in sealed]
 
-    async def _try(self, rows: list[AnyRow]) -> None:
+    async def _try(self, rows: list[Numbered]) -> None:
         """Run the seed on a few rows, on more if those cannot be judged, and make a reflective dataset."""
         untried = list(range(len(rows)))
         first = chosen = _spread_over(untried, min(self.wanted, self.discovery.limits.max_batch_size))
@@ -335,7 +336,7 @@ class _ServerCheck:
         results: list[Result] = []
         try:
             while chosen:
-                tried = [(at, rows[at]) for at in chosen]
+                tried = [rows[at] for at in chosen]
                 found = await self._evaluate(tried, traced=not results, why=self._why_more(results))
                 self.report.examples += [
                     CheckedExample.of(at, row, each, components) for (at, row), each in zip(tried, found, strict=True)
@@ -358,9 +359,10 @@ class _ServerCheck:
         scores = [result["score"] for result in results if result["score"] is not None]
         if perfect is not None and max(scores, default=perfect) > perfect:
             self.report.perfect_score = perfect_for(scores)
-        await self._reflect([rows[at] for at in first], results[: len(first)])
+        tried_first = [rows[at] for at in first]
+        await self._reflect([row for _, row in tried_first], results[: len(first)])
         if self.report.passed:
-            await self._measure_noise([(at, rows[at]) for at in first], results)
+            await self._measure_noise(tried_first, results)
 
     async def _measure_noise(self, rows: list[Numbered], results: list[Result]) -> None:
         """Evaluate the first rows again until each was as often as wanted; report what their scores show of a run."""

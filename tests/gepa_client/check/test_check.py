@@ -102,6 +102,14 @@ def test_at_most_15_rows_are_tried_spread_over_all_and_not_at_equal_distances(se
     assert [params["capture_traces"] for params in script.calls("evaluate")] == [True] * 15 + [False] * 15
 
 
+def test_rows_that_are_kept_for_the_test_are_not_tried(serve: Serve, cli: Cli) -> None:
+    program = learned()
+    ended = cli("check", serve(program), "--test-fraction", 0.2, "--json")
+    assert ended.status == 0, ended.stdout
+    assert len(ended.event("check")["examples"]) == 12
+    assert len({row["id"] for call in program.calls("evaluate") for row in call["batch"]}) == 12
+
+
 def test_rows_that_cannot_be_found_fail_their_step_before_any_is_tried(serve: Serve, cli: Cli) -> None:
     program = learned()
     ended = cli("optimize", serve(program), "--testset", "missing.json", "--max-metric-calls", 20)
