@@ -114,6 +114,8 @@ async def test_a_batch_returns_each_result_once_waits_in_no_task_and_shares_its_
     accepted = await editor("POST", "/api/internal/rollouts/batch", body)
     assert (accepted.status_code, accepted.json()["status"]) == (202, "queued"), accepted.text
     ended, results = await polled(editor, accepted.json()["batch_id"])
+    first = await editor("GET", f"/api/internal/rollouts/batch/{ended['batch_id']}", params={"limit": 2})
+    assert (len(first.json()["results"]), first.json()["complete"]) == (2, False)
     progress = {"total": 18, "completed": 17, "failed": 1, "pending": 0}
     assert (ended["status"], ended["progress"]) == ("partial", progress), (ended, [each["error"] for each in results])
     by_id = {int(each["task_id"]): each for each in results}
