@@ -75,7 +75,7 @@ class Agent:
             [use("Write", file_path="{folder}/optimized.py", content=self.program)],
             *([use("Bash", command=each)] for each in (self.serve, self.check, self.optimize)),
             [use("Bash", command="evolverpc show last")],
-            [use("Bash", command="cp runs/*/best_candidate.json . && pkill -f 'serve optimized.py --port'")],
+            [use("Bash", command="cp runs/*/best_candidate.json . && pkill -f 'optimized[.]py --port' && echo ended")],
             ["The prompt is better on rows that the search has not seen."],
         ]
         return turns[asked.turn]
@@ -96,12 +96,13 @@ async def test_an_agent_with_the_skill_improves_a_repository_it_has_not_seen(tmp
             }
             ended = await run_agent(folder, environment)
     assert ended["result"].startswith("The prompt is better"), ended
-    skill, _, _, checked, optimized, shown, _ = agent.results
+    skill, _, _, checked, optimized, shown, stopped = agent.results
     assert "evolverpc" in skill.lower()
     assert any("# Improve a program's prompts" in json.dumps(asked.body) for asked in model.asked)
     assert "ok proposals" in checked, checked
     assert "use it" in optimized, optimized
     assert "completed" in shown and "gain" in shown, shown
+    assert "ended" in stopped
     assert "desk" in load_candidate(folder / "best_candidate.json")["prompt"]
 
 

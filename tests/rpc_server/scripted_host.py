@@ -180,15 +180,18 @@ def _end(transport: asyncio.BaseTransport | None, *, by_reset: bool = False) -> 
 
 
 class _EndedConnection(asyncio.Protocol):
-    """A connection that ends as soon as anything comes."""
+    """A connection that ends as soon as anything comes, or at once if it was accepted while the host ended."""
 
-    def __init__(self, connections: list[asyncio.BaseTransport], *, by_reset: bool) -> None:
+    def __init__(self, connections: list[asyncio.BaseTransport], host_ended: asyncio.Event, *, by_reset: bool) -> None:
         self._connections = connections
+        self._host_ended = host_ended
         self._by_reset = by_reset
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
         self._connections.append(transport)
+        if self._host_ended.is_set():
+            transport.close()
 
     def data_received(self, _: bytes) -> None:
         _end(self._transport, by_reset=self._by_reset)
@@ -205,9 +208,9 @@ async def scripted_host() -> AsyncIterator[dict[str, str]]:
     base = "http://{}:{}".format(*runner.addresses[0])
     urls = {way: f"{base}/{way}" for way in (*HTTP_FAILURES, *CLOSES, *OTHER_WAYS)} | {"host": base}
     connections: list[asyncio.BaseTransport] = []
-    servers = []
+    servers, host_ended = [], asyncio.Event()
     for way in ("reset socket", "cut socket"):
-        ended = partial(_EndedConnection, connections, by_reset=way == "reset socket")
+        ended = partial(_EndedConnection, connections, host_ended, by_reset=way == "reset socket")
         servers.append(await asyncio.get_running_loop().create_server(ended, "127.0.0.1", 0))
         urls[way] = "http://{}:{}".format(*servers[-1].sockets[0].getsockname())
     with socket.socket() as silent:
@@ -216,6 +219,7 @@ async def scripted_host() -> AsyncIterator[dict[str, str]]:
         try:
             yield urls
         finally:
+            host_ended.set()
             for server in servers:
                 server.close()
             for connection in connections:

@@ -99,7 +99,7 @@ async def test_no_failure_of_a_host_is_a_score_with_further_clients_in_node(open
 
 
 async def test_healthy_programs_are_not_held_up_in_node(opened):
-    async with calling(opened, short_libraries()) as running, scripted_host() as urls:
+    async with scripted_host() as urls, calling(opened, short_libraries()) as running:
         names = (await running.one({}, seconds=SECONDS))["output"]["healthy"]
         rows = [{"healthy": name, "host": urls["host"], "n": n} for n, name in enumerate(names * HEALTHY_RUNS)]
         results = await running.evaluate(*rows, seconds=SECONDS)
