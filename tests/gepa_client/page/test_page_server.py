@@ -194,3 +194,17 @@ async def test_a_result_that_is_written_after_later_ones_is_shown(tmp_path: Path
                 store.write(RUN_ID, "", [key.answered(SEARCH, number, answer)])
                 _, cell = await browser.get(f"/api/runs/{RUN_ID}/cell?candidate=4&row={row}")
                 assert cell["number"] == number
+
+
+async def test_late_results_of_a_proposal_come_in_the_stream(tmp_path: Path) -> None:
+    made, path, texts = Made(), str(tmp_path / "runs.db"), {"rules": "a proposal"}
+    put(path, made)
+    with closing(open_store(path)) as store, served(path) as server:
+        end = store.candidates(RUN_ID)[-1].number
+        async with Browser(server.address(None)) as browser, asyncio.timeout(TIMEOUT_S):
+            await browser.open_session()
+            for row, number in ((3, end + 2), (2, end), (1, end + 1)):
+                key = evaluate_key(digest_of(texts), digest_of(made.wire(row)), str(row), trace=False)
+                store.write(RUN_ID, "", [key.answered(SEARCH, number, orjson.dumps(made.result(4, row)))])
+                while not any(digest_of(texts).startswith(own) and at == row for own, at in browser.state.results):
+                    await browser.follow(RUN_ID, events=1)
