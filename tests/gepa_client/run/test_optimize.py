@@ -16,6 +16,7 @@ from aiohttp import web
 
 from evolverpc import load_candidate
 from gepa_client import load_result
+from gepa_client.journal.entries import COMPLETION, FAILURE, SEARCH
 from gepa_client.settings.run_config import ROW_SETTINGS
 from gepa_client.settings.run_settings import RECORDED_ROWS
 from protocol.errors import ProgramFailed
@@ -129,6 +130,28 @@ def test_a_key_that_the_model_refuses_ends_the_run_at_the_first_response_and_a_r
     assert resumed.status == 0, resumed.stderr
     assert resumed.event("finished")["status"] == "completed"
     assert len(words.calls("complete")) > 1
+
+
+def test_the_failure_that_ended_a_run_is_tried_again_by_a_resume(
+    serve: Serve, host: Host, cli: Cli, words: Script, tmp_path: Path
+) -> None:
+    refusals = 5
+
+    async def complete(request: web.Request) -> web.Response:
+        nonlocal refusals
+        if refusals == 0:
+            return await words.complete(request)
+        refusals -= 1
+        return web.json_response({"error": {"message": "too long", "type": "x", "code": None}}, status=400)
+
+    model = model_arguments(host, complete)
+    ended = cli("optimize", serve(words), "--max-metric-calls", 60, *model, "--check", "off")
+    assert (ended.status, refusals) == (1, 0), ended.stdout
+    assert "5 iterations in a row failed" in ended.stdout
+    assert cli("resume", "last", *model[2:]).status == 0
+    with stored(tmp_path) as (store, run_id):
+        kinds = [entry.kind for entry in store.entries(run_id, SEARCH) if entry.kind in (COMPLETION, FAILURE)]
+    assert kinds[:5] == [FAILURE] * 4 + [COMPLETION]
 
 
 def test_a_parent_that_dies_takes_the_optimizer_with_it_and_the_result_stays(
