@@ -54,8 +54,7 @@ from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_c
 from gepa_client.run.strategies import sampled_rows
 from gepa_client.run.tie_break import final_rows
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.steering.request_queue import WaitingRequests
-from gepa_client.steering.stopping import PAUSE, record_stop
+from gepa_client.steering.user_requests import PAUSE, WaitingRequests, record_stop
 from gepa_client.transport.event_loop import CancelToken
 from protocol import DiscoverResult
 from protocol.errors import RpcError

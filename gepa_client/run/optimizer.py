@@ -49,9 +49,8 @@ from gepa_client.run.run_watcher import FailFastCallback, RunWatcher
 from gepa_client.run.stoppers import BudgetStop, NothingNewStop, SteeredStops, Stop, perfect_stop, stoppers
 from gepa_client.run.tie_break import best_and_seed_scores, best_of_rest, compare_ties, recorded_best, reserved_calls
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
-from gepa_client.steering.active_requests import ActiveRequests
-from gepa_client.steering.request_queue import WaitingRequests
-from gepa_client.steering.steering import Steering
+from gepa_client.steering.steering import ActiveRequests, Steering
+from gepa_client.steering.user_requests import WaitingRequests
 from protocol.code import GIT_BRANCH
 from protocol.errors import RpcError
 

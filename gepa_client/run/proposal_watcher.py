@@ -16,7 +16,7 @@ from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection_strategies import ReflectionStrategy, TextProposal
 from gepa_client.journal.requests import SHOWN, digest_of
 from gepa_client.journal.run_events import Emit, ProposalBegun, ProposalEvaluated, ProposalMade, UnusableAnswer
-from gepa_client.steering.active_requests import ActiveRequests
+from gepa_client.steering.steering import ActiveRequests
 
 Proposal = CandidateProposal[Any]
 State = GEPAState[Any, Any]

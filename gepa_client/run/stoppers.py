@@ -9,8 +9,7 @@ from gepa.core.state import GEPAState
 from gepa.utils import MaxCandidateProposalsStopper, NoImprovementStopper, ScoreThresholdStopper, StopperProtocol
 
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.steering.candidate_pool import PoolWithout
-from gepa_client.steering.steering import Steering
+from gepa_client.steering.steering import PoolWithout, Steering
 
 State = GEPAState[Any, Any]
 

@@ -30,7 +30,7 @@ from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcc
 from gepa_client.selection.race import RacedSelection, RacingAdapter, behind_best, races
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.run_settings import GEPA_MINIBATCH, Evolve
-from gepa_client.steering.active_requests import ActiveRequests, steered
+from gepa_client.steering.steering import ActiveRequests, steered
 from protocol import Candidate
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to
 

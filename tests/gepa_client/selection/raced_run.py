@@ -13,7 +13,7 @@ from gepa_client.run import strategies
 from gepa_client.run.proposal_watcher import ProposalWatcher
 from gepa_client.selection.race import RacedSelection
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.steering.active_requests import ActiveRequests
+from gepa_client.steering.steering import ActiveRequests
 from protocol import Example
 from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.scripted_server import Host, ScriptedServer, ok
