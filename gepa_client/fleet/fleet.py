@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gepa_client.errors import ClientError, ConnectionLost, Interrupted, NoVerdict, Refused, summary
-from gepa_client.fleet.cooldown import Cooldown, requested_pause_s
-from gepa_client.fleet.endpoint import Bundle, Endpoint, FleetEvent, FleetEventKind
+from gepa_client.fleet.endpoint import Bundle, Cooldown, Endpoint, FleetEvent, FleetEventKind, requested_pause_s
 from gepa_client.fleet.endpoints_file import file_changes, read_endpoints_file
 from gepa_client.fleet.example_retries import HostEvidence
 from gepa_client.fleet.handshake import (

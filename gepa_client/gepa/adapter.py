@@ -38,8 +38,7 @@ from gepa_client.gepa.reflective_datasets import (
     ReflectiveDatasets,
     proposal_call,
 )
-from gepa_client.gepa.row_loaders import AnyRow, RowLoader, as_row, list_server_rows
-from gepa_client.gepa.versions import captures_traces
+from gepa_client.gepa.rows import AnyRow, RowLoader, as_row, list_server_rows
 from gepa_client.journal.entries import EVALUATE
 from gepa_client.journal.journal import Journal, execute_missing, gather_recorded
 from gepa_client.journal.mutation_entries import CommitGraph
@@ -228,10 +227,9 @@ class RemoteAdapter:
         A program with a `batch_evaluate` of its own (the capability) gets all of them in one call.
 
         Without `callbacks`, traces are captured unless `capture_traces` is False; with them, of what GEPA reads alone,
-        as `captures_traces` decides.
+        unless it evaluates whole batches.
         """
-        parents, whole_batches = self._trace_policy.wanted(), self.discovery.limits.whole_batches
-        trace = captures_traces(capture_traces, parents=parents, whole_batches=whole_batches)
+        trace = self._trace_policy.wanted(capture_traces, whole_batches=self.discovery.limits.whole_batches)
         return self._evaluate(items, trace=trace, together="batch_evaluate" in self.discovery.capabilities)
 
     def score_rows(self, part: str, candidate: Candidate, rows: Sequence[Any]) -> Batch:

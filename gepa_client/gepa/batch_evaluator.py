@@ -11,7 +11,7 @@ from gepa_client.errors import NO_SCORE, AnswerTooLarge, BadResponse, ClientErro
 from gepa_client.fleet import Fleet, Pin
 from gepa_client.fleet.example_retries import PROBED_FOR, SUCCESSES
 from gepa_client.gepa.evaluation_results import Results, as_rollout, instance_of, reply_with, with_score
-from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow
+from gepa_client.gepa.rows import EXACT_VALUES, AnyRow
 from gepa_client.journal.entries import EVALUATE, PROBE, RETRACE, ROLLOUT, SCORE
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import (

@@ -9,7 +9,7 @@ from gepa.core.adapter import EvaluationBatch
 from evolverpc_common.exact_values import readable
 from evolverpc_common.model_prices import PriceTable, priced
 from gepa_client.errors import NO_SCORE, BadResponse
-from gepa_client.gepa.row_loaders import AnyRow
+from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.history import score_of
 from gepa_client.transport.calls import INCONCLUSIVE, Reply
 from protocol import JsonValue, Usage

@@ -9,8 +9,7 @@ import orjson
 
 from gepa_client.gepa.batch_evaluator import EvaluationItem
 from gepa_client.gepa.evaluation_results import Results, instance_of
-from gepa_client.gepa.noise_warning import noise_warning
-from gepa_client.gepa.row_loaders import AnyRow
+from gepa_client.gepa.rows import AnyRow, noise_warning
 from gepa_client.journal.entries import REUSE
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import digest_of, request_key

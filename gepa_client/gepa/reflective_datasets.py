@@ -17,7 +17,7 @@ from gepa_client.fleet.handshake import OWN_RECORDS
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem
 from gepa_client.gepa.evaluation_results import Trajectory, instance_of, priced_reply
 from gepa_client.gepa.reflective_records import REFERENCE, customary_records, reference_to
-from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, Row
+from gepa_client.gepa.rows import EXACT_VALUES, AnyRow, Row
 from gepa_client.journal.entries import PROPOSAL, REFLECTIVE_DATASET
 from gepa_client.journal.journal import Journal, KeyedCall, execute_missing
 from gepa_client.journal.requests import RecordedRequest, RequestKey, complete, request_key

@@ -11,14 +11,14 @@ import orjson
 from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.redaction import Secrets
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.certificate.certificate_inputs import search_noise
+from gepa_client.certificate.evidence import search_noise
 from gepa_client.errors import NO_ANSWER, ClientError, Interrupted, InterruptStatus, JournalError, StoreUnavailable
 from gepa_client.evolution.names import component_texts
 from gepa_client.fleet import FleetEvent
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.gepa.reflection_prompt import tokens_of
-from gepa_client.gepa.row_loaders import default_sample
+from gepa_client.gepa.rows import default_sample
 from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import RESUMED_BY, SEARCH, STOP, StoredRun, now
 from gepa_client.journal.history import selection_name
@@ -31,6 +31,7 @@ from gepa_client.journal.store import Store, named_store, open_store
 from gepa_client.run import initial_state, splits
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.event_writer import placed, progress_reported, record, redacting
+from gepa_client.run.failures import finished_by, stop_reason
 from gepa_client.run.fingerprint import changed_code, changed_data, check_fingerprint, fingerprint_of
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.initial_state import InitialState
@@ -47,10 +48,9 @@ from gepa_client.run.resolved_settings import (
     with_reflection_model,
 )
 from gepa_client.run.run_counters import RunCounters
-from gepa_client.run.run_errors import finished_by, stop_reason
 from gepa_client.run.score_export import score_export
 from gepa_client.run.seed_results import seed_comparison
-from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_calls_abandoned
+from gepa_client.run.stops import BetweenExamples, FailureStop, held_calls_abandoned
 from gepa_client.run.strategies import sampled_rows
 from gepa_client.run.tie_break import final_rows
 from gepa_client.settings.run_config import RunConfig

@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from gepa_client.certificate.test_plan import Commitment, commitment_of, record_commitment, recorded_commitment
+from gepa_client.certificate.sealed_test import Commitment, commitment_of, record_commitment, recorded_commitment
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, Row, ServerRow, load_rows, numbered
+from gepa_client.gepa.rows import EXACT_VALUES, AnyRow, Row, ServerRow, load_rows, numbered
 from gepa_client.journal.entries import START
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import RecordedRequest, digest_of, request_key

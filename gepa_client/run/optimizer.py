@@ -12,17 +12,16 @@ from gepa.core.result import GEPAResult
 from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, plain
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.analysis.statistics.noise_estimate import Noise
-from gepa_client.certificate.test_plan import Repeats, decide, part_of_test, recorded_plan
+from gepa_client.certificate.sealed_test import Repeats, decide, part_of_test, recorded_plan
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.evolution.code_adapter import code_counts_as_mergeable
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
-from gepa_client.gepa.concurrent_datasets import ConcurrentDatasets
 from gepa_client.gepa.known_results import KnownResults
 from gepa_client.gepa.litellm_model import LiteLLMModel, is_hopeless
 from gepa_client.gepa.reflection_prompt import RecordBudget
-from gepa_client.gepa.reflection_strategies import ConcurrentReflection, ProgramReflection
-from gepa_client.gepa.row_loaders import RowLoader
+from gepa_client.gepa.reflection_strategies import ConcurrentDatasets, ConcurrentReflection, ProgramReflection
+from gepa_client.gepa.rows import RowLoader
 from gepa_client.journal.entries import (
     COMPARE,
     COMPLETION,
@@ -39,15 +38,13 @@ from gepa_client.journal.requests import journal_reference
 from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, ReflectionRetried, Tested, Warned
 from gepa_client.run import output_folder as files
 from gepa_client.run import strategies
-from gepa_client.run.guards import FailureGuard, RunWarnings
+from gepa_client.run.failures import FailFastCallback, FailureGuard, RunWarnings, error_details, stop_for, stop_reason
 from gepa_client.run.initial_state import InitialState
-from gepa_client.run.proposal_watcher import ProposalWatcher
 from gepa_client.run.resolved_settings import is_deterministic
 from gepa_client.run.run_counters import RunCounters
-from gepa_client.run.run_errors import error_details, stop_for, stop_reason
-from gepa_client.run.run_watcher import FailFastCallback, RunWatcher
-from gepa_client.run.stoppers import BudgetStop, NothingNewStop, SteeredStops, Stop, perfect_stop, stoppers
+from gepa_client.run.stops import BudgetStop, NothingNewStop, SteeredStops, Stop, perfect_stop, stoppers
 from gepa_client.run.tie_break import best_and_seed_scores, best_of_rest, compare_ties, recorded_best, reserved_calls
+from gepa_client.run.watchers import ProposalWatcher, RunWatcher
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from gepa_client.steering.steering import ActiveRequests, Steering
 from gepa_client.steering.user_requests import WaitingRequests

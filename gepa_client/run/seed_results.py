@@ -7,7 +7,7 @@ import orjson
 
 from gepa_client.fleet.seed_comparison import NO_VERDICT, Results, SeedComparison
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.row_loaders import rows_to_compare
+from gepa_client.gepa.rows import rows_to_compare
 from gepa_client.journal.entries import COMPARE, EVALUATE, SEARCH
 from gepa_client.journal.history import entries
 from gepa_client.journal.journal import Journal

@@ -21,10 +21,10 @@ from gepa_client.evolution.lineage import Lineage, ScoringSelection
 from gepa_client.evolution.mutations import MutationRunner
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection_strategies import ConcurrentReflection
-from gepa_client.gepa.row_loaders import RowLoader, SearchRows, search_rows
+from gepa_client.gepa.rows import RowLoader, SearchRows, search_rows
 from gepa_client.journal.run_events import Emit
+from gepa_client.run.failures import FailFastCallback
 from gepa_client.run.resolved_settings import evolve_of
-from gepa_client.run.run_watcher import FailFastCallback
 from gepa_client.run.splits import Splits
 from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcceptance
 from gepa_client.selection.race import RacedSelection, RacingAdapter, behind_best, races

@@ -11,8 +11,8 @@ from gepa.strategies.acceptance import AcceptanceCriterion
 from gepa.strategies.proposal_selection import SelectionStrategy
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.gepa.row_loaders import AnyRow, RowLoader
-from gepa_client.gepa.versions import cache_batch
+from gepa_client.gepa.hooks import cache_batch
+from gepa_client.gepa.rows import AnyRow, RowLoader
 from gepa_client.journal.requests import digest_of
 
 Proposal = CandidateProposal[Any]

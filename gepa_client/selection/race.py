@@ -13,8 +13,8 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.analysis.ties import best_of, ties_with
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.evaluation_results import Batch
-from gepa_client.gepa.row_loaders import SearchRows
-from gepa_client.gepa.versions import cache_batch, cached_scores
+from gepa_client.gepa.hooks import cache_batch, cached_scores
+from gepa_client.gepa.rows import SearchRows
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.run_events import RacedOut
 from gepa_client.selection.race_blocks import BlockRace, RacedProposal, race_order, targets

@@ -14,7 +14,7 @@ from typing import Any
 
 from gepa_client.errors import Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.row_loaders import AnyRow
+from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.entries import RACE
 from gepa_client.journal.requests import SHOWN, digest_of, request_key
 from protocol import Candidate

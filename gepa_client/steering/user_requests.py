@@ -34,8 +34,8 @@ from gepa_client.journal.steer_entries import (
 )
 from gepa_client.journal.store import Store, named_store
 from gepa_client.journal.stored_fields import OVER
-from gepa_client.settings.raised_limits import NO_LIMIT, flags_to_continue
 from gepa_client.settings.run_config import ENDINGS
+from gepa_client.settings.shell_arguments import NO_LIMIT, flags_to_continue
 from protocol.code import CODE_COMPONENTS
 
 

@@ -345,19 +345,15 @@ class RpcClient:
         batch: Sequence[Mapping[str, Any]],
         *,
         capture_traces: bool = False,
-        items: Sequence[Mapping[str, Any]] | None = None,
         call_id: str | None = None,
         group: str | None = None,
         timeout_s: float | None = None,
     ) -> dict[str, Any]:
         """Evaluate examples given as they go over the wire; the result as JSON, validated, one entry per example.
 
-        `items`: as `EvaluateParams.items`, for a server with capability `batch_evaluate`.
         A result whose score is too large is a failure of its example; see `responses`.
         """
         params = {"candidate": candidate, "batch": list(batch), "capture_traces": capture_traces}
-        if items is not None:
-            params["items"] = list(items)
         answer = await self.call("evaluate", params, call_id=call_id, group=group, timeout_s=timeout_s)
         return {"results": example_results(EvaluateResult, answer, len(batch))}
 

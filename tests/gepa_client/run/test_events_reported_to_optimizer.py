@@ -11,7 +11,7 @@ import pytest
 
 from gepa_client.errors import Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.row_loaders import Row
+from gepa_client.gepa.rows import Row
 from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SEARCH, StoredRun
 from gepa_client.journal.run_events import CallRefused, Event, Finished, Progress
 from gepa_client.journal.store import open_store
@@ -19,7 +19,7 @@ from gepa_client.run import stop_conditions, supervisor
 from gepa_client.run.control_messages import CapMessage, DriverJob
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.run_view import RunView
-from gepa_client.run.stop_conditions import held_calls_abandoned
+from gepa_client.run.stops import held_calls_abandoned
 from gepa_client.run.supervisor import DriverProcess
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Cli, Serve

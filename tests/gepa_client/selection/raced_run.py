@@ -8,9 +8,9 @@ import gepa
 from gepa.core.callbacks import CandidateRejectedEvent
 
 from gepa_client import ProgramReflection, RemoteAdapter
-from gepa_client.gepa.row_loaders import Row, RowLoader
+from gepa_client.gepa.rows import Row, RowLoader
 from gepa_client.run import strategies
-from gepa_client.run.proposal_watcher import ProposalWatcher
+from gepa_client.run.watchers import ProposalWatcher
 from gepa_client.selection.race import RacedSelection
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.steering.steering import ActiveRequests

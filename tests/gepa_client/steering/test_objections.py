@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gepa_client.journal.steer_entries import AnyAction, Drop, Hint, Pin, Propose, SetBudget, Withdraw
-from gepa_client.run.stoppers import perfect_stop, stoppers
+from gepa_client.run.stops import perfect_stop, stoppers
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.steering.user_requests import RequestContext, objection
 

@@ -24,6 +24,7 @@ from protocol import JsonValue, ListExamplesResult
 if TYPE_CHECKING:
     from gepa_client.transport.rpc_client import RpcClient  # heavy
 
+
 EXACT_VALUES = "exact_values"
 """The capability of servers that take markers."""
 
@@ -259,3 +260,15 @@ def rows_to_compare(rows: Sequence[AnyRow], count: int = COMPARED) -> list[AnyRo
         chosen.append(best)
         seen |= pairs[best]
     return [rows[at] for at in sorted(chosen)]
+
+
+def noise_warning(row: AnyRow, scores: Sequence[float]) -> str | None:
+    """Return what to report of a program that is taken to be deterministic; None if its scores on the row are equal."""
+    other = next((score for score in scores if score != scores[0]), None)
+    if other is None:
+        return None
+    return (
+        f"the program is taken to be deterministic, but row {row.id} scored {scores[0]:g} and then {other:g} with the "
+        "same candidate: reused results hide such noise; a run with `deterministic` set to false evaluates each row "
+        "anew"
+    )
