@@ -15,19 +15,20 @@ from gepa.strategies.proposal_sampling import (
 )
 from gepa.strategies.proposal_selection import AllImprovements, BestImprovement, SelectionStrategy, TopKImprovements
 
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.evolution.code_adapter import CodeMerge, EvolvingAdapter
 from gepa_client.evolution.code_reflection import DEFAULT_TEMPLATE, CodeReflection
 from gepa_client.evolution.lineage import Lineage, ScoringSelection
 from gepa_client.evolution.mutations import MutationRunner
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection_strategies import ConcurrentReflection
-from gepa_client.gepa.rows import RowLoader, SearchRows, search_rows
+from gepa_client.gepa.rows import SearchRows, search_rows
 from gepa_client.journal.run_events import Emit
 from gepa_client.run.failures import FailFastCallback
 from gepa_client.run.resolved_settings import evolve_of
 from gepa_client.run.splits import Splits
-from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcceptance
-from gepa_client.selection.race import RacedSelection, RacingAdapter, behind_best, races
+from gepa_client.selection.paired_acceptance import PairedAcceptance
+from gepa_client.selection.race import RacedSelection, RacingAdapter, behind_best
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.run_settings import GEPA_MINIBATCH, Evolve
 from gepa_client.steering.steering import ActiveRequests, steered
@@ -51,28 +52,6 @@ def arguments(config: RunConfig) -> dict[str, Any]:
         "use_mlflow": "mlflow" in config.tracking,
         "sampling_strategy": sampling(config.sampling),
         "selection_strategy": selection(config.selection_strategy),
-    }
-
-
-def acceptance_arguments(config: RunConfig, arguments: Mapping[str, Any], train: RowLoader) -> dict[str, Any]:
-    """Return the arguments of `gepa.optimize` that take the place of others if the acceptance is a paired test.
-
-    `arguments`: those others, among them the `adapter` that GEPA has.
-
-    Raises:
-        SettingsError: no proposal could be accepted.
-    """
-    if config.acceptance_criterion != "paired":
-        return {}
-    acceptance = PairedAcceptance(
-        arguments["adapter"],
-        train,
-        config.reflection_minibatch_size or GEPA_MINIBATCH,
-        seed=config.seed,
-    )
-    return {
-        "acceptance_criterion": acceptance,
-        "selection_strategy": DecidingSelection(arguments["selection_strategy"], acceptance),
     }
 
 
@@ -112,10 +91,18 @@ def racing(
 ) -> RacedSelection | None:
     """Have the proposals raced that `arguments` of `gepa.optimize` select, and return the race; None without one.
 
-    `dropped`: candidates that no race compares with. Raises: as `races`.
+    `dropped`: candidates that no race compares with.
+
+    Raises:
+        SettingsError: the program evaluates whole batches.
     """
-    if not races(config, adapter.discovery):
+    if not config.races:
         return None
+    if adapter.discovery.limits.whole_batches:
+        raise SettingsError(
+            "`validation` is race, but the program evaluates whole batches (it is a GEPAAdapter), and a race evaluates "
+            "single rows: leave `validation` out, or serve functions that evaluate one example"
+        )
     selection = arguments["selection_strategy"]
     on_lost = selection.lineage.lost if isinstance(selection, ScoringSelection) else lambda _candidate: None
     race = RacedSelection(selection, adapter, val, config.seed, config.perfect_score, on_lost, dropped)
@@ -146,13 +133,16 @@ def search_plan(
     """Return how a run searches, with what users asked of it. `reflection`, `emit`: as of `evolution_arguments`.
 
     Raises:
-        SettingsError: as `evolution_arguments`, `races` and `acceptance_arguments`.
+        SettingsError: as `evolution_arguments`, `racing` and `PairedAcceptance`.
     """
     val = sampled_rows(config, splits)
     found = arguments(config) | evolution_arguments(config, adapter, reflection, emit)
     race = racing(found, adapter, val, config, active_requests.dropped)
     found = steered(found, active_requests, *([behind_best] if config.sample else []))
-    found |= acceptance_arguments(config, found, splits.train)
+    if config.acceptance_criterion == "paired":
+        minibatch, selected = config.reflection_minibatch_size or GEPA_MINIBATCH, found["selection_strategy"]
+        paired = PairedAcceptance(found["adapter"], splits.train, minibatch, config.seed, selection=selected)
+        found |= {"acceptance_criterion": paired, "selection_strategy": paired}
     return SearchPlan(found, val, (lambda _proposal: {}) if race is None else race.rejecting)
 
 

@@ -137,5 +137,5 @@ class Rejections:
 
     def on_candidate_rejected(self, event: CandidateRejectedEvent) -> None:
         made = self.proposals.next_rejected()
-        race = self.race.lost_by(made.made) if self.race is not None and made is not None else None
+        race = self.race.rejecting(made.made).get("race") if self.race is not None and made is not None else None
         self.found.append((event["reason"], None if race is None else race.model_dump()))
