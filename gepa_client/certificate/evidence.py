@@ -30,11 +30,7 @@ from gepa_client.journal.entries import (
     StoredRun,
     unreported_results,
 )
-from gepa_client.journal.history import (
-    RecordedRow,
-    entries,
-    score_of,
-)
+from gepa_client.journal.history import RecordedRow, entries, score_of
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.steer_entries import Propose, SteerEntry
 from gepa_client.journal.store import Store

@@ -14,14 +14,7 @@ from gepa_client.gepa.evaluation_results import Results, as_rollout, instance_of
 from gepa_client.gepa.rows import EXACT_VALUES, AnyRow
 from gepa_client.journal.entries import EVALUATE, PROBE, RETRACE, ROLLOUT, SCORE
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import (
-    RecordedRequest,
-    RequestKey,
-    complete,
-    digest_of,
-    evaluate_key,
-    first_failure,
-)
+from gepa_client.journal.requests import RecordedRequest, RequestKey, complete, digest_of, evaluate_key, first_failure
 from gepa_client.transport.calls import AttemptLog, Call, Reply
 from gepa_client.transport.event_loop import GroupTask, run_group
 from gepa_client.transport.responses import example_results, excess_of, oversized

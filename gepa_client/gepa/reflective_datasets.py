@@ -52,29 +52,26 @@ MAX_RETRACES = 5
 STATE_KEY = "adapter_state"
 """The name of the capability, of the member in params and results, and of the entry in GEPA's checkpoint."""
 
+_OF_TRACES = ("trajectory", "trajectory_ref")
 
+
+@dataclass
 class AdapterState:
-    """The state that a program last gave to be kept for it, None if there is none, and the instance that made it."""
+    """The state that a program last gave to be kept for it, None if there is none.
 
-    def __init__(self) -> None:
-        self._value: JsonValue = None
-        self._made_by: str | None = None  # None if it came from a checkpoint
+    `made_by`: the instance that gave it, None if it came from a checkpoint, so that no instance knows it.
+    """
 
-    def keep(self, value: JsonValue, instance: str | None) -> None:
-        """Keep the state that an instance gave with its answer."""
-        self._value, self._made_by = value, instance
-
-    def restore(self, checkpoint: Mapping[str, JsonValue]) -> None:
-        """Keep what `checkpoint` once returned; no instance knows it yet."""
-        self.keep(checkpoint.get(STATE_KEY), None)
+    value: JsonValue = None
+    made_by: str | None = None
 
     def checkpoint(self) -> dict[str, JsonValue]:
         """Return the state for GEPA's checkpoint; empty if there is none."""
-        return {} if self._value is None else {STATE_KEY: self._value}
+        return {} if self.value is None else {STATE_KEY: self.value}
 
     def params_for(self, instance: str | None) -> dict[str, Any]:
         """Return what a request to this instance must carry: nothing if the instance made the state itself."""
-        return {} if instance == self._made_by else self.checkpoint()
+        return {} if instance == self.made_by else self.checkpoint()
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,10 @@ class DatasetJob:
     @property
     def key(self) -> RequestKey:
         """What identifies the request in the journal."""
-        scored = [[each.row.digest, _without_trace(complete(each.scored))] for each in self.traced]
+        scored = [
+            [each.row.digest, {name: part for name, part in complete(each.scored).items() if name not in _OF_TRACES}]
+            for each in self.traced
+        ]  # the same whichever instance keeps the trajectories
         return request_key(
             REFLECTIVE_DATASET,
             f"make a reflective dataset of {len(self.traced)} examples for {', '.join(self.components)}",
@@ -174,7 +174,7 @@ class ReflectiveDatasets:
         """Hand a state to the program, by a reflective dataset without components; any candidate will do."""
         empty: dict[str, Any] = {"eval_batch": {"batch": [], "results": []}, "components_to_update": []}
         params = {"candidate": candidate, **empty}
-        self.state.restore({STATE_KEY: state})
+        self.state = AdapterState(state)
         key = request_key("adapter_state", "take over the adapter's state", state)
         [answer] = await self._recorded([key], lambda _at, request, task: self._call(request, params, Pin(), task))
         if isinstance(answer, ProgramFailed):
@@ -230,7 +230,7 @@ class ReflectiveDatasets:
                 _dataset_of, keeps_state=STATE_KEY in self.discovery.capabilities, prices=self.evaluator.prices
             ),
             about=REFLECTIVE_DATASET,
-            instance_params=self.state.params_for,
+            instance_params=lambda instance: self.state.params_for(instance),
         )
         reply = await self.fleet.call(call, self.journal.attempts(request, REFLECTIVE_DATASET, task), pin=pin)
         answer = reply.value
@@ -255,7 +255,7 @@ class ReflectiveDatasets:
             for request, answer in zip(requests, answers, strict=True):
                 if not isinstance(answer, ProgramFailed):
                     made_by = answer.get("made_by") if request.number >= self.journal.inherited else None
-                    self.state.keep(answer.get(STATE_KEY), made_by)
+                    self.state = AdapterState(answer.get(STATE_KEY), made_by)
         return answers
 
 
@@ -274,11 +274,6 @@ def _traces_of(refs: Sequence[str], answer: JsonValue) -> Reply[dict[str, dict[s
     if len(traces) != len(refs):
         raise BadResponse(f"the server answered {len(traces)} traces for {len(refs)} refs")
     return Reply({ref: trace.model_dump() for ref, trace in zip(refs, traces, strict=True)})
-
-
-def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a result without its trajectory: the same whichever instance keeps it."""
-    return {key: value for key, value in result.items() if key not in ("trajectory", "trajectory_ref")}
 
 
 def proposal_call(at: int, job: ProposalJob, *, takes_images: bool, prices: PriceTable) -> KeyedCall:
@@ -310,7 +305,8 @@ def _params(
 ) -> dict[str, Any]:
     dataset, images = without_images(records)
     if not takes_images:
-        dataset, images = _with_data_urls(dataset, images), {}
+        url = "data:{media_type};base64,{base64}".format_map
+        dataset, images = _resolved(dataset, images, url), {}
     params = {"candidate": candidate, "reflective_dataset": dataset, "components_to_update": components}
     return {**params, "images": images} if images else params
 
@@ -331,10 +327,6 @@ Images = Mapping[str, Mapping[str, str]]
 def with_images(value: Any, images: Images) -> Any:
     """Return records with an `Image` in place of each `{"$image": id}` that `images` holds."""
     return _resolved(value, images, lambda known: Image(base64_data=known["base64"], media_type=known["media_type"]))
-
-
-def _with_data_urls(value: Any, images: Images) -> Any:
-    return _resolved(value, images, lambda known: f"data:{known['media_type']};base64,{known['base64']}")
 
 
 def _resolved(value: Any, images: Images, made_of: Callable[[Mapping[str, str]], Any]) -> Any:

@@ -36,17 +36,8 @@ from gepa_client.run.fingerprint import changed_code, changed_data, check_finger
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.optimizer import Optimization
-from gepa_client.run.replay_run import (
-    emit_analyses,
-    emit_started,
-    replay_run,
-)
-from gepa_client.run.resolved_settings import (
-    evolve_of,
-    known_secrets,
-    metric_call_budget,
-    with_reflection_model,
-)
+from gepa_client.run.replay_run import emit_analyses, emit_started, replay_run
+from gepa_client.run.resolved_settings import evolve_of, known_secrets, metric_call_budget, with_reflection_model
 from gepa_client.run.run_counters import RunCounters
 from gepa_client.run.score_export import score_export
 from gepa_client.run.seed_results import seed_comparison
@@ -71,7 +62,7 @@ def drive(
     """Do the job; the last event is always `finished`. `gateway` receives the events of a gateway meanwhile."""
     finished: Finished | None = None
     try:
-        secrets = Secrets() if job.replays else _secrets_of(job)
+        secrets = Secrets(() if job.replays else known_secrets(RunConfig(**job.config), job.store))
         emit = redacting(secrets, emit)
         store = open_store(job.store)
         try:
@@ -85,10 +76,6 @@ def drive(
     except (Interrupted, OSError, SettingsError, ClientError, RpcError) as error:
         finished = _ended(finished, error, emit)
     emit(finished)
-
-
-def _secrets_of(job: DriverJob) -> Secrets:
-    return Secrets(known_secrets(RunConfig(**job.config), job.store))
 
 
 def _ended(finished: Finished | None, error: BaseException, emit: Emit) -> Finished:
@@ -165,17 +152,13 @@ class _DriverRun:
             raise
         if self._is_taken_over():
             return Finished(status="refused", reason=TAKEN_OVER, infrastructure=True, metric_calls=0)
-        self._record_stop(finished.status)
+        try:
+            record_stop(self.store, job.run_id, job.owner, finished.status)
+        except JournalError as error:
+            self.emit(Warned(message=f"the requests to the run could not be answered: {stop_reason(error)}"))
         self._release(counters, status=finished.status, reason=finished.reason)
         emit_analyses(self.store, job.run_id, self.emit)
         return finished.model_copy(update={"active_seconds": round(counters.active_seconds, 3)})
-
-    def _record_stop(self, status: str) -> None:
-        """Record the requests that stopped the run, and refuse those that it cannot take any more."""
-        try:
-            record_stop(self.store, self.job.run_id, self.job.owner, status)
-        except JournalError as error:
-            self.emit(Warned(message=f"the requests to the run could not be answered: {stop_reason(error)}"))
 
     def _is_taken_over(self) -> bool:
         """Return whether another process drives the run now; False if the store is unavailable."""
@@ -237,13 +220,14 @@ class _DriverRun:
         )
         journal.store = store_name
         export = score_export(self.store, run.id, self.secrets, self.emit)
-        self.emit = placed(export.observing(self.emit), journal)
+        self.emit = placed(self.emit if export is None else export.observing(self.emit), journal)
         failure_stop = FailureStop(self.config.failure_stop, self.cancel_token)
 
         def example_done(example: ExampleDone) -> None:
             counters.example_done(example)
             failure_stop.done(example)
-            export.example_done(example)
+            if export is not None:
+                export.example_done(example)
 
         self.emit(Phase(phase="connecting"))
         try:
@@ -257,11 +241,13 @@ class _DriverRun:
             ):
                 counters.endpoints = lambda: adapter.fleet.endpoints
                 self.gateway.begin(journal, self.store, self.emit, between_examples.capped)
-                if not resumed:
-                    self._resolve_sample(run, adapter.slots)
+                if not resumed and self.config.sample and self.config.race_rows is None:
+                    self._change_settings(run, validation=self.config.sampled_on(default_sample(adapter.slots)))
                 initial = self._initial_state(run, journal, adapter)
                 self._resolve_budget(run, initial, counters)
-                self._resolve_final_rows(run, initial)
+                if self.config.sample and self.config.race_final_rows is None:  # a later budget keeps it
+                    compared = final_rows(self.config, initial.splits)
+                    self._change_settings(run, validation=self.config.sampled_on(self.config.sample, compared))
                 failure_stop.begin(evolve_of(self.config, initial.discovery))
                 optimization = Optimization(
                     self.config,
@@ -290,7 +276,8 @@ class _DriverRun:
             self.on_drainable()
             self.gateway.end()
             buffer.close()
-            export.close()
+            if export is not None:
+                export.close()
 
     def _adapter(self, journal: Journal, on_example: Callable[[ExampleDone], None]) -> RemoteAdapter:
         config = self.config
@@ -373,17 +360,6 @@ class _DriverRun:
             messages.append("the program declares no version, so a change to it between two starts would go unnoticed")
         for message in messages:
             self.emit(Warned(message=message))
-
-    def _resolve_sample(self, run: StoredRun, slots: int) -> None:
-        """Record the default size of the sample: a resume needs the same number."""
-        if self.config.sample and self.config.race_rows is None:
-            self._change_settings(run, validation=self.config.sampled_on(default_sample(slots)))
-
-    def _resolve_final_rows(self, run: StoredRun, initial: InitialState) -> None:
-        """Record on how many validation rows the best candidates are compared at the end; a later budget keeps it."""
-        if self.config.sample and self.config.race_final_rows is None:
-            rows = final_rows(self.config, initial.splits)
-            self._change_settings(run, validation=self.config.sampled_on(self.config.sample, rows))
 
     def _resolve_budget(self, run: StoredRun, initial: InitialState, counters: RunCounters) -> None:
         """Turn `auto` into a number of metric calls, and record it."""

@@ -7,12 +7,7 @@ from typing import Any, cast
 
 from gepa.core.state import GEPAState
 from gepa.proposer.base import CandidateProposal
-from gepa.strategies.proposal_sampling import (
-    IndependentSampling,
-    PxNSampling,
-    SamplingStrategy,
-    SingleMutationSampling,
-)
+from gepa.strategies.proposal_sampling import IndependentSampling, PxNSampling, SamplingStrategy, SingleMutationSampling
 from gepa.strategies.proposal_selection import AllImprovements, BestImprovement, SelectionStrategy, TopKImprovements
 
 from evolverpc_common.settings.sources import SettingsError
@@ -22,7 +17,7 @@ from gepa_client.evolution.lineage import Lineage, ScoringSelection
 from gepa_client.evolution.mutations import MutationRunner
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection_strategies import ConcurrentReflection
-from gepa_client.gepa.rows import SearchRows, search_rows
+from gepa_client.gepa.rows import RowLoader, search_rows
 from gepa_client.journal.run_events import Emit
 from gepa_client.run.failures import FailFastCallback
 from gepa_client.run.resolved_settings import evolve_of
@@ -74,7 +69,7 @@ def selection(text: str) -> SelectionStrategy:
     return BestImprovement() if kind == "best" else AllImprovements()
 
 
-def sampled_rows(config: RunConfig, splits: Splits) -> SearchRows:
+def sampled_rows(config: RunConfig, splits: Splits) -> RowLoader:
     """Return the rows that the search scores candidates on: the validation rows, or a sample of them for races.
 
     Without validation rows these are all training rows: none of them would be left for a fair comparison at the end.
@@ -85,7 +80,7 @@ def sampled_rows(config: RunConfig, splits: Splits) -> SearchRows:
 def racing(
     arguments: dict[str, Any],
     adapter: RemoteAdapter,
-    val: SearchRows,
+    val: RowLoader,
     config: RunConfig,
     dropped: Set[int] = frozenset(),
 ) -> RacedSelection | None:
@@ -118,7 +113,7 @@ class SearchPlan:
     """
 
     arguments: dict[str, Any]
-    val: SearchRows
+    val: RowLoader
     rejecting: Callable[[CandidateProposal[Any]], Mapping[str, Any]]
 
 

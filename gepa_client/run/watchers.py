@@ -320,9 +320,13 @@ class RunWatcher:
         best = best_of(scores, self.dropped)
         limit = entry.action.max_metric_calls if isinstance(entry.action, SetBudget) and not replayed else None
         if isinstance(entry.action, Drop):
-            self._drop(entry.action.candidate, number)
+            index = entry.action.candidate
+            before = self.kept.get(index)
+            self._records[index] = replace(before or self._records[index], dropped=number)
+            if before is None or before.dropped != number:
+                self.journal.add_candidate(self._records[index])
             self._keep()
-            if scores[best] < scores[entry.action.candidate] or best > entry.action.candidate:
+            if scores[best] < scores[index] or best > index:
                 self._best = dict(state.program_candidates[best])
             self._front = sorted(set().union(*state.get_pareto_front_mapping().values()))
         self._show_if_live()
@@ -338,12 +342,6 @@ class RunWatcher:
                 max_metric_calls=limit,
             )
         )
-
-    def _drop(self, index: int, number: int) -> None:
-        before = self.kept.get(index)
-        self._records[index] = replace(before or self._records[index], dropped=number)
-        if before is None or before.dropped != number:
-            self.journal.add_candidate(self._records[index])
 
     def on_budget_updated(self, event: BudgetUpdatedEvent) -> None:
         """Emit the metric calls that GEPA counted."""

@@ -26,15 +26,7 @@ from sandbox_runtime import (
     egress_to,
 )
 from sandbox_runtime.backends import open_runtime
-from sandbox_runtime.gateway import (
-    Gateway,
-    GatewayPolicy,
-    GatewayPorts,
-    Provider,
-    SecretHeader,
-    configured,
-    known,
-)
+from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts, Provider, SecretHeader, configured, known
 from sandbox_runtime.source import ClientSandbox, ClientSettings, GitToken, Source
 
 GITHUB = "github.com"

@@ -22,7 +22,7 @@ from gepa_client.errors import Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.evaluation_results import Batch
 from gepa_client.gepa.hooks import cache_batch, cached_scores
-from gepa_client.gepa.rows import AnyRow, SearchRows
+from gepa_client.gepa.rows import AnyRow, RowLoader
 from gepa_client.journal.entries import RACE
 from gepa_client.journal.requests import SHOWN, digest_of, request_key
 from gepa_client.journal.run_events import RacedOut
@@ -163,7 +163,8 @@ class BlockRace:
         """Return the rows of the next block: then so many are begun that each slot has its examples ahead."""
         if not racing:
             return 0
-        return compared + _ahead(racing, slots) + _least_block(racing, slots) - len(self._begun)
+        least = max(LEAST_BLOCK, math.ceil(slots / BLOCKS_PER_FLEET / racing))
+        return compared + _ahead(racing, slots) + least - len(self._begun)
 
     def _score(self, proposal: RacedProposal, row_id: int) -> float | None:
         """Return the score of a row, None if it has not ended."""
@@ -198,10 +199,6 @@ def _ahead(racing: int, slots: int) -> int:
     return math.ceil(AHEAD * slots / racing) if slots > 1 else 0
 
 
-def _least_block(racing: int, slots: int) -> int:
-    return max(LEAST_BLOCK, math.ceil(slots / BLOCKS_PER_FLEET / racing))
-
-
 @dataclass
 class RacedSelection:
     """A selection strategy of GEPA that races the proposals which another strategy selects; equal texts race once.
@@ -217,7 +214,7 @@ class RacedSelection:
 
     selection: SelectionStrategy
     adapter: RemoteAdapter
-    val: SearchRows
+    val: RowLoader
     seed: int
     perfect: float
     on_lost: Callable[[Candidate], None] = lambda _candidate: None

@@ -233,10 +233,14 @@ class SteeredParents:
 
 
 @dataclass
-class SteeredSampling:
-    """A sampling strategy of GEPA; a proposal by hand has an iteration of its own, with its parent."""
+class SteeredStrategies:
+    """GEPA's sampling strategy and its component selector, as users steer them.
+
+    A proposal by hand has an iteration of its own, with its parent and its components.
+    """
 
     sampling: SamplingStrategy[Any, Any]
+    selector: ReflectionComponentSelector
     active_requests: ActiveRequests
     no_parents: NoParents
 
@@ -251,14 +255,6 @@ class SteeredSampling:
         self.active_requests.begin(proposal)
         rows = batch_sampler.next_minibatch_ids(trainset, state)
         return [ProposalTask(proposal.parent, state.program_candidates[proposal.parent], rows, trainset.fetch(rows))]
-
-
-@dataclass
-class SteeredComponents:
-    """A component selector of GEPA; those of a proposal by hand are given."""
-
-    selector: ReflectionComponentSelector
-    active_requests: ActiveRequests
 
     def __call__(
         self,
@@ -282,10 +278,8 @@ def steered(
     """Return the arguments of `gepa.optimize` with its strategies steered."""
     named = arguments["module_selector"]
     selector = COMPONENT_SELECTORS[named]() if isinstance(named, str) else named
-    return arguments | {
-        "sampling_strategy": SteeredSampling(arguments["sampling_strategy"], active_requests, no_parents),
-        "module_selector": SteeredComponents(selector, active_requests),
-    }
+    strategies = SteeredStrategies(arguments["sampling_strategy"], selector, active_requests, no_parents)
+    return arguments | {"sampling_strategy": strategies, "module_selector": strategies}
 
 
 MOST_TRIES = 10

@@ -17,16 +17,7 @@ from gepa_client.transport.address import Address, refused, rpc_url
 from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.http_transport import CONNECT_TIMEOUT_S, HttpTransport
 from gepa_client.transport.responses import example_results, is_pending, result_of, validated
-from protocol import (
-    CURRENT_VERSION,
-    METHODS,
-    Candidate,
-    DiscoverResult,
-    EvaluateResult,
-    JsonValue,
-    Pending,
-    Progress,
-)
+from protocol import CURRENT_VERSION, METHODS, Candidate, DiscoverResult, EvaluateResult, JsonValue, Pending, Progress
 from protocol.errors import Overloaded, RpcError, Unauthorized, VersionNotSupported
 
 T = TypeVar("T")
