@@ -113,7 +113,7 @@ class BatchEvaluator:
             own = requests[position : position + len(item.rows)]
             position += len(item.rows)
             into: Results = [
-                self.journal.shortened(request.number, request.size, _answer_of(request)) if request.recorded else {}
+                self.journal.shortened(request.number, request.size, dict(request.answer)) if request.recorded else {}
                 for request in own
             ]
             for at, request in enumerate(own):
@@ -356,11 +356,6 @@ def score_call(
         needs="scoring",
         rows=[row.id for row in rows],
     )
-
-
-def _answer_of(request: RecordedRequest) -> dict[str, Any]:
-    answer: Any = request.answer
-    return dict(answer)
 
 
 def _candidate_at(item: EvaluationItem, position: int) -> Candidate:

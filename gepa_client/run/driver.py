@@ -86,12 +86,6 @@ def _ended(finished: Finished | None, error: BaseException, emit: Emit) -> Finis
     return finished
 
 
-def report_blocked(job: DriverJob) -> None:
-    """State on the terminal that the program has stopped the process that displays the run, if it runs in that."""
-    if job.terminal is not None:
-        os.write(job.terminal, f"\n{job.if_blocked}\n".encode())
-
-
 @dataclass
 class _DriverRun:
     job: DriverJob
@@ -284,8 +278,8 @@ class _DriverRun:
         one_server = len(config.url) == 1 and config.fleet is None
 
         def on_fleet(event: FleetEvent) -> None:
-            if event.kind == "waiting" and NO_ANSWER in event.detail:
-                report_blocked(self.job)
+            if event.kind == "waiting" and NO_ANSWER in event.detail and self.job.terminal is not None:
+                os.write(self.job.terminal, f"\n{self.job.if_blocked}\n".encode())
             if event.about_scores:
                 self.emit(Warned(message=f"{event.url}: {event.detail}"))
             elif not (one_server and event.kind == "joined"):

@@ -59,7 +59,7 @@ def record_initial_state(journal: Journal, config: RunConfig, adapter: RemoteAda
     commitment = None
     if splits.test is not None:
         sealed = orjson.loads(journal.secrets.written(wire[-1]))  # as a replay sees them, secrets replaced
-        commitment = commitment_of(sealed, _held_digest(config, discovery.datasets))
+        commitment = commitment_of(sealed, _declared(rows_of.sources(config, held)["test"], discovery.datasets))
         record_commitment(journal, commitment)  # before the rows: a start with rows has one
     line = journal.stream(START)
     slots = _slots(line)
@@ -106,9 +106,8 @@ def _from_record(answers: Sequence[Any], data: dict[str, Any], commitment: Commi
     return InitialState(discovery, dict(discovery.program.seed_candidate), loaders, data, [], commitment)
 
 
-def _held_digest(config: RunConfig, held: Mapping[str, DatasetInfo]) -> str | None:
-    """Return the digest that the server declares of the test rows, if it holds them."""
-    source = rows_of.sources(config, _sizes(held))["test"]
+def _declared(source: Rows | None, held: Mapping[str, DatasetInfo]) -> str | None:
+    """Return the digest that the server declares of rows, if it holds them."""
     return held[source].digest if isinstance(source, str) and not is_file(source) and source in held else None
 
 
@@ -128,9 +127,7 @@ def _data(
     if config.test_fraction:
         sources["test"] = sources["train"]
     data = {
-        name: held[source].digest
-        if isinstance(source, str) and not is_file(source) and source in held
-        else file_digest(name, source)
+        name: _declared(source, held) or file_digest(name, source)
         for name, source in sources.items()
         if source is not None
     }

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from gepa.core.adapter import EvaluationBatch
 from gepa.core.state import GEPAState
 from gepa.proposer.base import CandidateProposal
 from gepa.strategies.acceptance import AcceptanceCriterion
@@ -12,21 +11,12 @@ from gepa.strategies.proposal_selection import AllImprovements, SelectionStrateg
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.gepa.hooks import cache_batch
-from gepa_client.gepa.rows import AnyRow, RowLoader
+from gepa_client.gepa.rows import RowLoader
 from gepa_client.journal.requests import digest_of
 
 Proposal = CandidateProposal[Any]
 State = GEPAState[Any, Any]
 TOO_LITTLE = "too little evidence"
-
-
-class BatchAdapter(Protocol):
-    """What is used of GEPA's adapter."""
-
-    def batch_evaluate(
-        self, items: Sequence[tuple[dict[str, str], Sequence[AnyRow]]]
-    ) -> list[EvaluationBatch[Any, Any]]:
-        """Return the results of each candidate on its rows."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +53,15 @@ class PairedAcceptance:
     are no better than their parents is accepted, if the rows of the minibatch, which reflection has read, are like
     other rows.
 
-    `minibatch`: the number of its rows. The further rows are taken in a random order of the training rows, by `seed`,
-    which is another one in each iteration. All undecided proposals of an iteration are evaluated in one batch.
+    `adapter`: that of GEPA, with a `batch_evaluate`. `minibatch`: the number of its rows. The further rows are taken in
+    a random order of the training rows, by `seed`, which is another one in each iteration. All undecided proposals of
+    an iteration are evaluated in one batch.
 
     Raises:
         SettingsError: with so few rows no proposal could be accepted.
     """
 
-    adapter: BatchAdapter
+    adapter: Any
     train: RowLoader
     minibatch: int
     seed: int

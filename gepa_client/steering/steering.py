@@ -2,7 +2,7 @@
 
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,41 +90,25 @@ def leave_fronts(state: State, index: int, dropped: Set[int]) -> None:
     Where it was the only one, the best of the candidates that are not `dropped` take its place. For fronts of rows and
     objectives together GEPA keeps no scores of the others, so such a place is empty until the next candidate.
     """
-    _leave(
-        state.pareto_front_valset,
-        state.program_at_pareto_front_valset,
-        index,
-        state.prog_candidate_val_subscores,
-        dropped,
-    )
-    _leave(
-        state.objective_pareto_front,
-        state.program_at_pareto_front_objectives,
-        index,
+    of_rows = (state.pareto_front_valset, state.program_at_pareto_front_valset, state.prog_candidate_val_subscores)
+    of_objectives = (
+        *(state.objective_pareto_front, state.program_at_pareto_front_objectives),
         state.prog_candidate_objective_scores,
-        dropped,
     )
-    _leave(state.pareto_front_cartesian, state.program_at_pareto_front_cartesian, index, (), dropped)
-
-
-def _leave(
-    highest: dict[Any, float],
-    fronts: dict[Any, set[int]],
-    index: int,
-    scores: Iterable[Mapping[Any, float]],
-    dropped: Set[int],
-) -> None:
-    kept = [(each, found) for each, found in enumerate(scores) if each not in dropped and each != index]
-    for key in [key for key, front in fronts.items() if index in front]:
-        fronts[key].discard(index)
-        if fronts[key]:
-            continue
-        left = {each: found[key] for each, found in kept if key in found}
-        if left:
-            highest[key] = max(left.values())
-            fronts[key] = {each for each, score in left.items() if score == highest[key]}
-        else:
-            del highest[key], fronts[key]
+    of_both = (state.pareto_front_cartesian, state.program_at_pareto_front_cartesian, ())
+    kinds: Any = (of_rows, of_objectives, of_both)
+    for highest, fronts, scores in kinds:
+        kept = [(each, found) for each, found in enumerate(scores) if each not in dropped and each != index]
+        for key in [key for key, front in fronts.items() if index in front]:
+            fronts[key].discard(index)
+            if fronts[key]:
+                continue
+            left = {each: found[key] for each, found in kept if key in found}
+            if left:
+                highest[key] = max(left.values())
+                fronts[key] = {each for each, score in left.items() if score == highest[key]}
+            else:
+                del highest[key], fronts[key]
 
 
 @dataclass
