@@ -34,13 +34,12 @@ from gepa_client.run.event_writer import placed, progress_reported, record, reda
 from gepa_client.run.failures import finished_by, stop_reason
 from gepa_client.run.fingerprint import changed_code, changed_data, check_fingerprint, fingerprint_of
 from gepa_client.run.gateway_record import GatewayRecord
-from gepa_client.run.initial_state import InitialState
+from gepa_client.run.initial_state import InitialState, seed_comparison
 from gepa_client.run.optimizer import Optimization
 from gepa_client.run.replay_run import emit_analyses, emit_started, replay_run
 from gepa_client.run.resolved_settings import evolve_of, known_secrets, metric_call_budget, with_reflection_model
 from gepa_client.run.run_counters import RunCounters
 from gepa_client.run.score_export import score_export
-from gepa_client.run.seed_results import seed_comparison
 from gepa_client.run.stops import BetweenExamples, FailureStop, held_calls_abandoned
 from gepa_client.run.strategies import sampled_rows
 from gepa_client.run.tie_break import final_rows

@@ -12,7 +12,7 @@ from gepa.core.result import GEPAResult
 from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, plain
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.analysis.statistics.noise_estimate import Noise
-from gepa_client.certificate.sealed_test import Repeats, decide, part_of_test, recorded_plan
+from gepa_client.certificate.sealed_test import decide, part_of_test, recorded_plan
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.evolution.code_adapter import code_counts_as_mergeable
 from gepa_client.gepa.adapter import RemoteAdapter
@@ -394,7 +394,8 @@ class Optimization:
         journal = self.adapter.journal
         for index in sorted({0, result.best_idx}):
             try:
-                plan = recorded_plan(journal, result.best_idx, None if journal.replays else self._repeats)
+                decided = None if journal.replays else lambda: decide(self.noise())
+                plan = recorded_plan(journal, result.best_idx, decided)
                 repeats = [
                     self.adapter.score_rows(part_of_test(index, repeat), result.candidates[index], rows).scores
                     for repeat in range(plan.count)
@@ -411,10 +412,6 @@ class Optimization:
             tested[index] = sum(scores) / len(scores)
             self.emit(Tested(index=index, score=tested[index], rows=len(rows), repeats=plan.count))
         return ending
-
-    def _repeats(self) -> Repeats:
-        """Decide how often the test rows are scored."""
-        return decide(self.noise())
 
     def _finalize(self, result: GEPAResult[Any, int]) -> None:
         """Call `finalize` of the program within a bounded time; the result is written already."""

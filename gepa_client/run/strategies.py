@@ -1,9 +1,8 @@
 """Build GEPA's strategies from the settings, and what evolving code needs."""
 
-import re
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from gepa.core.state import GEPAState
 from gepa.proposer.base import CandidateProposal
@@ -45,20 +44,17 @@ def arguments(config: RunConfig) -> dict[str, Any]:
         "track_best_outputs": True,
         "use_wandb": "wandb" in config.tracking,
         "use_mlflow": "mlflow" in config.tracking,
-        "sampling_strategy": sampling(config.sampling),
+        "sampling_strategy": sampling(config.proposals),
         "selection_strategy": selection(config.selection_strategy),
     }
 
 
-def sampling(text: str) -> SamplingStrategy[Any, Any]:
-    """Build `single`, `independent:4` or `pxn:2x4`."""
-    kind, _, numbers = text.partition(":")
-    built = {
-        "single": SingleMutationSampling,
-        "independent": IndependentSampling,
-        "pxn": PxNSampling,
-    }[kind](*map(int, re.findall(r"\d+", numbers)))
-    return cast("SamplingStrategy[Any, Any]", built)
+def sampling(proposals: str) -> SamplingStrategy[Any, Any]:
+    """Build the strategy for `1`, `4` or `2x4` proposals."""
+    numbers = [int(number) for number in proposals.split("x")]
+    if len(numbers) > 1:
+        return PxNSampling(*numbers)
+    return SingleMutationSampling() if numbers == [1] else IndependentSampling(*numbers)
 
 
 def selection(text: str) -> SelectionStrategy:
@@ -197,7 +193,8 @@ class ComponentSelector:
         candidate: dict[str, str],
     ) -> list[str]:
         """Return the components to change in one task of an iteration; none if nothing may be changed."""
-        names = self._choice(candidate)
+        names = [GIT_BRANCH] if self.evolve != "prompts" else []
+        names += [] if self.evolve == "code" else self._prompts(candidate)
         if self.all_at_once or len(names) < 2:
             return names
         order = state.list_of_named_predictors
@@ -209,12 +206,6 @@ class ComponentSelector:
         )
         turns[candidate_idx] = (at + 1) % len(order)
         return [order[at]]
-
-    def _choice(self, candidate: Candidate) -> list[str]:
-        """Components among which the step is."""
-        prompts = [] if self.evolve == "code" else self._prompts(candidate)
-        code = [GIT_BRANCH] if self.evolve != "prompts" else []
-        return [*code, *prompts]
 
     def _prompts(self, candidate: Candidate) -> list[str]:
         unused = self.unused(candidate)
