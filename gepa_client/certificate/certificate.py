@@ -17,6 +17,7 @@ from gepa_client.analysis.ties import best_candidate
 from gepa_client.certificate.evidence import (
     ByHand,
     CertificatePart,
+    Leaks,
     NoiseFound,
     RecordedEntries,
     UsedBudget,
@@ -24,9 +25,9 @@ from gepa_client.certificate.evidence import (
     budget_used,
     candidates_digest,
     changed_rows,
+    find_leaks,
     reason_against,
 )
-from gepa_client.certificate.leaks import Leaks, find_leaks
 from gepa_client.certificate.sealed_test import Verdict, allowed_error, commitment_of, judge
 from gepa_client.errors import NoCertificate
 from gepa_client.evolution.names import component_texts
