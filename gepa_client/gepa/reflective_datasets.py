@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -207,7 +206,12 @@ class ReflectiveDatasets:
         kept = [ref for ref in refs if ref]
 
         async def fetched(refs: list[str]) -> dict[str, dict[str, JsonValue]]:
-            read = functools.partial(_traces_of, refs)
+            def read(answer: JsonValue) -> Reply[dict[str, dict[str, JsonValue]]]:
+                traces = validated(GetTracesResult, answer).traces
+                if len(traces) != len(refs):
+                    raise BadResponse(f"the server answered {len(traces)} traces for {len(refs)} refs")
+                return Reply({ref: trace.model_dump() for ref, trace in zip(refs, traces, strict=True)})
+
             call = Call("get_traces", {"refs": refs}, read, about=REFLECTIVE_DATASET)
             reply = await self.fleet.call(call, self.journal.attempts(request, REFLECTIVE_DATASET, task), pin=pin)
             return reply.value
@@ -223,12 +227,19 @@ class ReflectiveDatasets:
         return [traces.get(ref, {}) for ref in refs]
 
     async def _call(self, request: RecordedRequest, params: Mapping[str, Any], pin: Pin, task: GroupTask) -> JsonValue:
+        def parse(answer: JsonValue) -> Reply[dict[str, Any]]:
+            made = validated(MakeReflectiveDatasetResult, answer)
+            value: dict[str, Any] = {"dataset": made.dataset}
+            if made.images:
+                value["images"] = {name: image.model_dump() for name, image in made.images.items()}
+            if STATE_KEY in self.discovery.capabilities:
+                value[STATE_KEY] = made.adapter_state
+            return priced_reply(value, made.usage, self.evaluator.prices)
+
         call = Call(
             "make_reflective_dataset",
             params,
-            functools.partial(
-                _dataset_of, keeps_state=STATE_KEY in self.discovery.capabilities, prices=self.evaluator.prices
-            ),
+            parse,
             about=REFLECTIVE_DATASET,
             instance_params=lambda instance: self.state.params_for(instance),
         )
@@ -259,63 +270,30 @@ class ReflectiveDatasets:
         return answers
 
 
-def _dataset_of(answer: JsonValue, *, keeps_state: bool, prices: PriceTable) -> Reply[dict[str, Any]]:
-    made = validated(MakeReflectiveDatasetResult, answer)
-    value: dict[str, Any] = {"dataset": made.dataset}
-    if made.images:
-        value["images"] = {name: image.model_dump() for name, image in made.images.items()}
-    if keeps_state:
-        value[STATE_KEY] = made.adapter_state
-    return priced_reply(value, made.usage, prices)
-
-
-def _traces_of(refs: Sequence[str], answer: JsonValue) -> Reply[dict[str, dict[str, JsonValue]]]:
-    traces = validated(GetTracesResult, answer).traces
-    if len(traces) != len(refs):
-        raise BadResponse(f"the server answered {len(traces)} traces for {len(refs)} refs")
-    return Reply({ref: trace.model_dump() for ref, trace in zip(refs, traces, strict=True)})
-
-
 def proposal_call(at: int, job: ProposalJob, *, takes_images: bool, prices: PriceTable) -> KeyedCall:
     """Return the call that has the program propose new texts for a job, which is the iteration's number `at`.
 
     Endpoints with the capability `proposals` are asked. `takes_images`: the program has the capability `images`;
-    another one gets the data URLs that its steps had.
+    another one gets the data URLs that its steps had. A text for another component than requested is a `BadResponse`.
     """
-    params = _params(*job, takes_images=takes_images)
-    call = Call(
-        "propose_new_texts",
-        params,
-        functools.partial(_texts_of, prices=prices),
-        about=PROPOSAL,
-        needs="proposals",
-        optional={"images": "images"},
-    )
-    key = request_key(PROPOSAL, f"have the program propose new texts, job {at}", params)
-    return KeyedCall(key, call, functools.partial(_checked, job[2]))
-
-
-def _texts_of(answer: JsonValue, *, prices: PriceTable) -> Reply[ProposedTexts]:
-    made = validated(ProposeNewTextsResult, answer)
-    return priced_reply({**dict.fromkeys(made.refused or {}), **made.texts}, made.usage, prices)
-
-
-def _params(
-    candidate: dict[str, str], records: Records, components: list[str], *, takes_images: bool
-) -> dict[str, Any]:
+    candidate, records, components = job
     dataset, images = without_images(records)
     if not takes_images:
-        url = "data:{media_type};base64,{base64}".format_map
-        dataset, images = _resolved(dataset, images, url), {}
+        dataset, images = _resolved(dataset, images, "data:{media_type};base64,{base64}".format_map), {}
     params = {"candidate": candidate, "reflective_dataset": dataset, "components_to_update": components}
-    return {**params, "images": images} if images else params
+    params |= {"images": images} if images else {}
 
+    def parse(answer: JsonValue) -> Reply[ProposedTexts]:
+        made = validated(ProposeNewTextsResult, answer)
+        return priced_reply({**dict.fromkeys(made.refused or {}), **made.texts}, made.usage, prices)
 
-def _checked(components: list[str], texts: ProposedTexts) -> JsonValue:
-    """Return the texts as JSON. Raises `BadResponse` if one is for a component that was not requested."""
-    if other := sorted(set(texts) - set(components)):
-        raise BadResponse(f"the program proposed texts for components not asked for: {', '.join(other)}")
-    return {**texts}
+    def checked(texts: ProposedTexts) -> JsonValue:
+        if other := sorted(set(texts) - set(components)):
+            raise BadResponse(f"the program proposed texts for components not asked for: {', '.join(other)}")
+        return {**texts}
+
+    call = Call("propose_new_texts", params, parse, about=PROPOSAL, needs="proposals", optional={"images": "images"})
+    return KeyedCall(request_key(PROPOSAL, f"have the program propose new texts, job {at}", params), call, checked)
 
 
 # --- images ----------------------------------------------------------------------------------------------------------

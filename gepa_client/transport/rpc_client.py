@@ -185,7 +185,8 @@ class RpcClient:
                 answer = await self._until_answered("get_result", collect, {}, deadline, instance, resends)
         except asyncio.CancelledError:
             if call_id is not None and self.offers("cancel"):
-                await self._cancel_quietly(call_id)
+                with contextlib.suppress(ClientError, RpcError):
+                    await self._post("cancel", {"call_id": call_id}, {}, time.monotonic() + CANCEL_TIMEOUT_S)
             raise
         return answer
 
@@ -232,10 +233,6 @@ class RpcClient:
                 await self.discover(timeout_s=CONNECT_TIMEOUT_S, resends=0)
         if self.instance_id != instance:
             raise InstanceChanged(f"the server was replaced: instance {instance} is gone")
-
-    async def _cancel_quietly(self, call_id: str) -> None:
-        with contextlib.suppress(ClientError, RpcError):
-            await self._post("cancel", {"call_id": call_id}, {}, time.monotonic() + CANCEL_TIMEOUT_S)
 
     async def _post(self, method: str, params: Mapping[str, Any], meta: dict[str, Any], deadline: float) -> JsonValue:
         remaining = deadline - time.monotonic()
