@@ -2,10 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from evolverpc_common.display_text import plain
-from gepa_client.errors import ClientError, ConnectionLost, summary
+from gepa_client.errors import ClientError
 from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.transport.rpc_client import RESENDS
 from protocol import DiscoverResult
@@ -58,14 +58,6 @@ async def first_answers(
                 reported.add(endpoint)
                 on_refused(endpoint, error)
         await asyncio.sleep(RENEWAL_POLL_S)
-
-
-def none_answers(silent: Mapping[Endpoint, Exception]) -> Exception:
-    """Return the only error as it came, or one that names all."""
-    if len(silent) == 1:
-        return next(iter(silent.values()))
-    causes = "\n  ".join(f"{endpoint.url}: {summary(error)}" for endpoint, error in silent.items())
-    return ConnectionLost(f"none of the {len(silent)} endpoints answers:\n  {causes}", sent=False)
 
 
 def differences(

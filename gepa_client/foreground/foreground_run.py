@@ -29,7 +29,7 @@ from gepa_client.run.run_view import RunView
 from gepa_client.run.supervisor import HASH_SEED, DriverProcess, LaunchDriver, launch_here
 from gepa_client.sandboxing.session_interface import Log, NoSandboxes
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.views import final_summary as final_summary
+from gepa_client.views import final_summary
 from gepa_client.views.console import fail, log_markup, make_console, print_json
 from gepa_client.views.event_stream import EventStream
 from gepa_client.views.final_summary import RunSummary
@@ -204,16 +204,13 @@ class ForegroundRun:
         written: list[str] = []
         try:
             written += self._certify(view, self.output) if self.until is None else []
-            written.append(self._write_page(self.output))
+            with closing(open_store(self.store)) as store:
+                written.append(embedded.write(self.output, store, self.store, self.run.id, self.until))
         except OSError as error:
             fail(f"the report cannot be written: {error}")
         except (JournalError, PageMissing) as error:
             fail(f"{files.REPORT} cannot be written: {summary(error)}")
         return written
-
-    def _write_page(self, output: Path) -> str:
-        with closing(open_store(self.store)) as store:
-            return embedded.write(output, store, self.store, self.run.id, self.until)
 
     def _certify(self, view: RunView, output: Path) -> list[str]:
         """Write the certificate, or remove that of an earlier end; return its name if there is one."""
