@@ -5,7 +5,7 @@ Every run is real GEPA through the remote adapter, against a server of a program
 proposal is truly better; in the others with skills that differ at random and are a little better on average. Half of
 each kind of runs is noisy. The best candidate and the seed are then scored on fresh test rows.
 
-- Certificate: its own rule (`gepa_client/certificate/verdict.py`) on the test rows, opened once.
+- Certificate: its own rule (`gepa_client/certificate/sealed_test.py`) on the test rows, opened once.
 - Coverage: of the 95 % interval of `paired.compare`.
 - Winner's curse: validation score less true score of the best candidate, before and after `shrinkage.shrink`.
 - Power: a candidate that is truly 5 points better is compared on as many test rows as `check` asks for, whose figure
@@ -38,7 +38,7 @@ from benchmarks.luck_program import KINDS, rows, skills_of, text_of, truth  # no
 from gepa_client import ConcurrentReflection, RemoteAdapter, Row, RowLoader  # noqa: E402
 from gepa_client.analysis.statistics import best_score_estimate as shrinkage  # noqa: E402
 from gepa_client.analysis.statistics import paired_comparison as paired  # noqa: E402
-from gepa_client.certificate.verdict import allowed_error, judge  # noqa: E402
+from gepa_client.certificate.sealed_test import allowed_error, judge  # noqa: E402
 from gepa_client.check.noise_report import NoiseReport  # noqa: E402
 from sandbox_runtime import running_server  # noqa: E402
 

@@ -36,7 +36,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "examples" / "tickets" / "python")]
 
 from benchmarks.plain_gepa import best_candidates  # noqa: E402  the repository is not a package
 from benchmarks.race_tasks import TASKS, Rows, Task  # noqa: E402
-from gepa_client.foreground.foreground_run import create_run  # noqa: E402
+from gepa_client.foreground.run_starts import create_run  # noqa: E402
 from gepa_client.journal.run_events import CandidateFound, Event, Finished, TiesCompared  # noqa: E402
 from gepa_client.run.control_messages import DriverJob  # noqa: E402
 from gepa_client.run.driver import drive  # noqa: E402

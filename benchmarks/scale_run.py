@@ -19,7 +19,7 @@ import orjson
 from benchmarks import hashed_task, ours
 from benchmarks.payload import TOKEN
 from gepa_client import Row
-from gepa_client.selection.race_blocks import BlockRace, RacedProposal
+from gepa_client.selection.race import BlockRace, RacedProposal
 
 
 def rows(seconds: Sequence[float]) -> list[dict[str, Any]]:

@@ -17,9 +17,8 @@ from evolverpc.settings_types import OptimizeSettings
 from evolverpc_common.exact_values import InexactValueError, packed
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, summary
-from gepa_client.foreground.continued_run import output_again, settings_again
 from gepa_client.foreground.foreground_run import ForegroundRun
-from gepa_client.foreground.new_run import checked_run
+from gepa_client.foreground.run_starts import checked_run, output_again, settings_again
 from gepa_client.journal.entries import ITS_ID, StoredRun
 from gepa_client.journal.store import default_store, find_run, open_store
 from gepa_client.run.output_folder import new_run_id

@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from gepa_client.fleet import FleetEvent
     from gepa_client.gepa.adapter import RemoteAdapter
     from gepa_client.gepa.batch_evaluator import ExampleDone
-    from gepa_client.gepa.concurrent_datasets import ConcurrentDatasets
     from gepa_client.gepa.evaluation_results import Trajectory
     from gepa_client.gepa.hooks import Failure, Failures
     from gepa_client.gepa.litellm_model import LiteLLMModel
-    from gepa_client.gepa.reflection_strategies import ConcurrentReflection, ProgramReflection
-    from gepa_client.gepa.row_loaders import Row, RowLoader, ServerRow, load_rows
+    from gepa_client.gepa.reflection_strategies import ConcurrentDatasets, ConcurrentReflection, ProgramReflection
+    from gepa_client.gepa.rows import Row, RowLoader, ServerRow, load_rows
     from gepa_client.journal.requests import Tally
     from gepa_client.transport.rpc_client import RpcClient
 
@@ -53,16 +52,15 @@ __all__ = [
 
 _HOMES = {
     "gepa.adapter": ("RemoteAdapter",),
-    "gepa.concurrent_datasets": ("ConcurrentDatasets",),
     "gepa.evaluation_results": ("Trajectory",),
     "errors": ("BadResponse", "ClientError", "ConnectionLost", "Interrupted", "Refused", "RowsError"),
     "gepa.hooks": ("Failure", "Failures"),
     "fleet": ("FleetEvent",),
     "journal.requests": ("Tally",),
     "gepa.litellm_model": ("LiteLLMModel",),
-    "gepa.reflection_strategies": ("ConcurrentReflection", "ProgramReflection"),
+    "gepa.reflection_strategies": ("ConcurrentDatasets", "ConcurrentReflection", "ProgramReflection"),
     "analysis.gepa_result": ("load_result",),
-    "gepa.row_loaders": ("ServerRow", "Row", "RowLoader", "load_rows"),
+    "gepa.rows": ("ServerRow", "Row", "RowLoader", "load_rows"),
     "transport.rpc_client": ("RpcClient",),
     "gepa.batch_evaluator": ("ExampleDone",),
 }

@@ -14,7 +14,7 @@ from gepa_client.analysis.ties import best_candidate
 from gepa_client.errors import BadResponse, Interrupted, JournalError, Refused
 from gepa_client.fleet import Address, Fleet
 from gepa_client.gepa.batch_evaluator import score_call
-from gepa_client.gepa.row_loaders import EXACT_VALUES, Row, ServerRow
+from gepa_client.gepa.rows import EXACT_VALUES, Row, ServerRow
 from gepa_client.journal.entries import SCORE, CandidateRecord, StoredRun
 from gepa_client.journal.history import RecordedRow, Results, results, validation_rows
 from gepa_client.journal.journal import Journal

@@ -1,27 +1,42 @@
-"""The certificate of a run: whether it improved the program, with every number that the statement rests on."""
+"""The certificate of a run: whether it improved the program, with every number that this rests on; and its check.
 
+It is checked by deriving every number again, from the record of the run alone.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence, Set
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
+
+import orjson
 
 from evolverpc_common.display_text import counted
 from gepa_client.analysis.statistics.best_score_estimate import Shrunk, shrink
 from gepa_client.analysis.statistics.paired_comparison import PairedComparison
-from gepa_client.certificate.certificate_inputs import (
+from gepa_client.analysis.ties import best_candidate
+from gepa_client.certificate.evidence import (
     ByHand,
     CertificatePart,
-    Evidence,
+    Leaks,
     NoiseFound,
+    RecordedEntries,
     UsedBudget,
-    read_evidence,
+    WrongComparison,
+    budget_used,
+    candidates_digest,
+    changed_rows,
+    find_leaks,
+    reason_against,
 )
-from gepa_client.certificate.leaks import Leaks, find_leaks
-from gepa_client.certificate.verdict import Verdict, allowed_error, judge
+from gepa_client.certificate.sealed_test import Verdict, allowed_error, commitment_of, judge
 from gepa_client.errors import NoCertificate
 from gepa_client.evolution.names import component_texts
-from gepa_client.journal.entries import CandidateRecord, StoredRun
-from gepa_client.journal.history import by_unit
+from gepa_client.journal.entries import COMMITMENT, SEARCH, START, CandidateRecord, StoredRun
+from gepa_client.journal.history import DISCOVERY, TEST, TRAIN, VAL, by_unit, entries, sealed_rows, selection_rows
 from gepa_client.journal.requests import digest_of
+from gepa_client.journal.soundness import damage
 from gepa_client.journal.store import Store
+from gepa_client.journal.stored_fields import PAGE
 from gepa_client.settings.run_config import RunConfig, score_range_of
 from gepa_client.settings.run_settings import (
     BudgetSettings,
@@ -151,19 +166,39 @@ def certify(store: Store, run: StoredRun) -> Certificate:
     Raises:
         NoCertificate: the run has no complete test, or its record contradicts itself.
     """
-    found = read_evidence(store, run)
-    if found.faults:
-        raise NoCertificate("the record contradicts itself: " + "; ".join(found.faults))
-    best, seed = found.best, found.candidates[0]
-    score_range = _range(found)
-    before, after = (by_unit(found.rows["test"], scores) for scores in found.test)
-    verdict, compared = _compare(found, before, after, score_range)
+    candidates, sealed = store.candidates(run.id), sealed_rows(store, run.id)
+    best = best_candidate(store, run.id, candidates)
+    if (reason := reason_against(run, best, sealed)) is not None:
+        raise NoCertificate(reason)
+    assert best is not None  # noqa: S101 - else there is a reason
+    record = RecordedEntries(store, run)
+    if record.commitment is None:
+        raise NoCertificate("the run began with a version that did not commit to its test rows: start a new run")
+    seed, plan, faults = candidates[0], record.plan(best.index), list[str]()
+    before, after = (by_unit(sealed, record.scores(kept, sealed, plan.count, faults)) for kept in (seed, best))
+    start = {entry.number: orjson.loads(entry.answer) for entry in entries(store, run.id, START)}
+    if commitment_of(start[TEST], record.commitment.held) != record.commitment:
+        faults.append(changed_rows(start[TEST], record.commitment))
+    program = start[DISCOVERY]["program"]
+    if program["seed_candidate"] != seed.texts:
+        faults.append("candidate 0 does not have the seed's texts")
+    selected = selection_rows(store, run.id)
+    faults += record.scores_without_result(candidates, selected.get("val", selected["train"]))
+    left_scores: Mapping[int, Sequence[float]] = {}
+    try:
+        left_scores = record.compared(candidates, selected["train"], selected.get("val", []))
+    except WrongComparison as wrong:
+        faults.append(str(wrong))
+    if faults:
+        raise NoCertificate("the record contradicts itself: " + "; ".join(faults))
+    score_range, opened = _range(run, record.seen), max(1, len(record.tested - {0}))
+    verdict, compared = _compare(best, before, after, score_range, rows=len(sealed), opened=opened)
     test = SealedTest(
-        rows=len(found.test[0]),
+        rows=len(sealed),
         units=len(before),
-        repeats=found.plan.count,
-        repeats_reason=found.plan.reason,
-        opened=found.opened,
+        repeats=plan.count,
+        repeats_reason=plan.reason,
+        opened=opened,
         seed=fmean(map(fmean, before)),
         best=fmean(map(fmean, after)),
         difference=compared.difference,
@@ -171,41 +206,47 @@ def certify(store: Store, run: StoredRun) -> Certificate:
         high=compared.high,
         confidence=compared.confidence,
         p_value=compared.p_value,
-        error=allowed_error(found.opened),
+        error=allowed_error(opened),
         method=compared.method,
         score_range=score_range,
     )
-    leaks = find_leaks(component_texts(best.texts), component_texts(seed.texts), found.rows)
+    by_hand, noise = record.by_hand(candidates, best), record.noise()
+    budget, attempts = budget_used(store, run.id, record)
+    leaks = find_leaks(component_texts(best.texts), component_texts(seed.texts), {**selected, "test": sealed})
     return Certificate(
         verdict=verdict,
-        statement=_statement(verdict, best, test) + caveats(found.by_hand, leaks, test),
+        statement=_statement(verdict, best, test) + caveats(by_hand, leaks, test),
         run=run.id,
-        program={name: found.program.get(name) for name in ("name", "version", "digest")},
+        program={name: program.get(name) for name in ("name", "version", "digest")},
         candidate=best.index,
         test=test,
-        validation=_validation(found, score_range),
-        noise=found.noise,
-        budget=found.budget,
-        by_hand=found.by_hand,
+        validation=_validation(candidates, best, record.raced_out, left_scores, score_range),
+        noise=None if noise is None else NoiseFound(rows=noise.rows, within=noise.within, between=noise.between),
+        budget=budget,
+        by_hand=by_hand,
         leaks=leaks,
         digests=Digests(
             seed=digest_of(seed.texts),
             best=digest_of(best.texts),
-            test_rows=found.commitment.digest,
+            test_rows=record.commitment.digest,
+            train_rows=digest_of(start[TRAIN]),
+            val_rows=digest_of(start[VAL]),
             settings=_settings_digest(run),
-            **found.digests,
+            entries=record.digest,
+            attempts=attempts,
+            candidates=candidates_digest(candidates),
         ),
     )
 
 
-def _range(found: Evidence) -> tuple[float, float]:
-    """Return the range of scores that the run declares.
+def _range(run: StoredRun, seen: Set[float]) -> tuple[float, float]:
+    """Return the range of scores that the run declares; `seen`: the scores of the record.
 
     Raises:
         NoCertificate: a recorded score is outside of it.
     """
-    lowest, highest = score_range_of(found.run.config)
-    least, most = found.seen
+    lowest, highest = score_range_of(run.config)
+    least, most = min(seen), max(seen)
     if lowest <= least and most <= highest and lowest < highest:
         return lowest, highest
     example = f"`score_range` {min(least, lowest):g},{max(most, highest, least + 1):g}"
@@ -217,22 +258,27 @@ def _range(found: Evidence) -> tuple[float, float]:
 
 
 def _compare(
-    found: Evidence, seed: list[list[float]], best: list[list[float]], score_range: tuple[float, float]
+    best: CandidateRecord,
+    before: list[list[float]],
+    after: list[list[float]],
+    score_range: tuple[float, float],
+    *,
+    rows: int,
+    opened: int,
 ) -> tuple[Verdict, PairedComparison]:
-    """Compare seed and best by their scores of each unit, within the error of this opening.
+    """Compare seed and best by their scores of each unit, within the error of this opening. `rows`: the test rows.
 
     Raises:
         NoCertificate: there is a single unit.
     """
-    if len(seed) < 2:
-        rows = len(found.test[0])
+    if len(before) < 2:
         which = "a single test row" if rows == 1 else f"{rows:,} test rows that are all equal"
         raise NoCertificate(f"{which} cannot show a difference: give more to the next run")
-    if found.best.index == 0:
-        confidence = 1 - allowed_error(found.opened)
-        same = PairedComparison(len(seed), 0.0, 0.0, 0.0, confidence, 1.0, "none: the best candidate is the seed")
+    if best.index == 0:
+        confidence = 1 - allowed_error(opened)
+        same = PairedComparison(len(before), 0.0, 0.0, 0.0, confidence, 1.0, "none: the best candidate is the seed")
         return "no difference", same
-    return judge(seed, best, score_range, found.opened)
+    return judge(before, after, score_range, opened)
 
 
 def _statement(verdict: Verdict, best: CandidateRecord, test: SealedTest) -> str:
@@ -279,23 +325,29 @@ def _leaking(leaks: Leaks, test: SealedTest) -> str:
     return f"; this is weakened by leaks: {', and '.join(found)}" if found else ""
 
 
-def _validation(found: Evidence, score_range: tuple[float, float]) -> Validation:
-    best = found.best
+def _validation(
+    candidates: Sequence[CandidateRecord],
+    best: CandidateRecord,
+    raced_out: int,
+    left_scores: Mapping[int, Sequence[float]],
+    score_range: tuple[float, float],
+) -> Validation:
+    """Return the mean scores on the validation rows; `left_scores`: as of `RecordedEntries.compared`."""
     rows = sorted(best.scores, key=int)
-    whole = [kept for kept in found.candidates if kept.scores.keys() == best.scores.keys()]
+    whole = [kept for kept in candidates if kept.scores.keys() == best.scores.keys()]
     shrunk: Shrunk | None = None
-    left = found.left_scores.get(best.index, [])
-    left_seed = found.left_scores.get(0)
+    left = left_scores.get(best.index, [])
+    left_seed = left_scores.get(0)
     if len(left) > 1:  # the search did not choose by these scores; with `tie_rows` they choose among those that tie
-        compared = [index for index in found.left_scores if index] if best.index else [0]
-        shrunk = shrink([found.left_scores[index] for index in compared], compared.index(best.index))
+        compared = [index for index in left_scores if index] if best.index else [0]
+        shrunk = shrink([left_scores[index] for index in compared], compared.index(best.index))
     elif len(rows) > 1:
         shrunk = shrink([[kept.scores[row] for row in rows] for kept in whole], whole.index(best))
     return Validation(
         rows=len(rows),
-        compared=len(whole) + found.raced_out,
+        compared=len(whole) + raced_out,
         complete=len(whole),
-        seed=fmean(found.candidates[0].scores.values()),
+        seed=fmean(candidates[0].scores.values()),
         best=fmean(best.scores.values()),
         estimate=None if shrunk is None else shrunk.estimate,
         low=None if shrunk is None else max(shrunk.low, score_range[0]),
@@ -314,3 +366,68 @@ def _settings_digest(run: StoredRun) -> str:
     covered = {name: run.config[name] for name in COVERED if name in run.config}
     given = {name: value for name, value in covered.items() if value != defaults[name]}
     return digest_of([run.identity, given])
+
+
+SHOWN = 60
+"""Characters of a value that are shown."""
+
+
+def mismatches(store: Store, run: StoredRun, claimed: dict[str, Any]) -> list[str]:
+    """Return a line for each fault of a certificate; none if all of it follows from the record of the run.
+
+    `claimed`: the certificate, as JSON.
+
+    Raises: what the store raises.
+    """
+    found = damage(store, run.id)
+    if found is not None:
+        return [f"the journal of run {run.id} is damaged: {found}"]
+    if not _committed_first(store, run.id):
+        return ["the journal committed to the test rows after the search had begun"]
+    try:
+        derived = certify(store, run)
+    except NoCertificate as error:
+        return [f"the record of run {run.id} supports no certificate: {error}"]
+    return differences(claimed, derived)
+
+
+def differences(claimed: dict[str, Any], derived: Certificate) -> list[str]:
+    """Return a line such as `test.rows: 60, but the record gives 59` for each member that differs."""
+    wrong, right = dict(leaves(claimed)), dict(leaves(derived.model_dump(mode="json")))
+    return [
+        f"{'.'.join(place)}: {_shown(wrong.get(place))}, but the record gives {_shown(right.get(place))}"
+        for place in {**right, **wrong}
+        if wrong.get(place) != right.get(place)
+    ]
+
+
+def leaves(value: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the place and the JSON of every value in a JSON value that is no object or list, or is an empty one.
+
+    Whole numbers have no fraction, as other writers of JSON have it: 1.0 is 1.
+    """
+    if isinstance(value, dict | list) and value:
+        named = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, part in named:
+            yield from leaves(part, (*place, str(name)))
+    else:
+        yield place, json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
+def _shown(value: str | None) -> str:
+    if value is None:
+        return "nothing"
+    return value if len(value) <= SHOWN else f"{value[:SHOWN]}..."
+
+
+def _committed_first(store: Store, run_id: str) -> bool:
+    """Whether no entry of the search stands before the commitment in the order of its writer."""
+    sealed = store.seals(run_id, COMMITMENT, 0, 1)
+    if not sealed:
+        return True  # no certificate then, for another reason
+    start = 0
+    while page := store.seals(run_id, SEARCH, start, PAGE):
+        if any(one.owner == sealed[0].owner and (one.seq or 0) < (sealed[0].seq or 0) for one in page):
+            return False
+        start = page[-1].number + 1
+    return True

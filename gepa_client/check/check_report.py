@@ -13,7 +13,7 @@ from evolverpc_common.display_text import one_line
 from evolverpc_common.redaction import Secrets, secrets_of
 from gepa_client.check.noise_report import NoiseReport
 from gepa_client.gepa.reflective_records import steps_of
-from gepa_client.gepa.row_loaders import AnyRow
+from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.requests import digest_of
 from gepa_client.settings.run_settings import Evolve
 

@@ -10,7 +10,7 @@ from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.fleet.fleet import UNKNOWN_CODE
 from gepa_client.fleet.handshake import has_unknown_code, same_code
 from gepa_client.fleet.seed_comparison import Comparison, Results, SeedComparison
-from gepa_client.gepa.row_loaders import AnyRow
+from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.entries import COMPARE
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import request_key

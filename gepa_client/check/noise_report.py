@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from evolverpc_common.display_text import counted
 from gepa_client.analysis.statistics import noise_estimate as noise
 from gepa_client.analysis.statistics import power
-from gepa_client.certificate.verdict import allowed_error
+from gepa_client.certificate.sealed_test import allowed_error
 from gepa_client.journal.history import selection_name
 
 GAINS = (0.05, 0.1)

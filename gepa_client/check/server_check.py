@@ -50,14 +50,14 @@ from gepa_client.fleet.handshake import (
     differences,
     lacking,
 )
-from gepa_client.gepa.noise_warning import noise_warning
 from gepa_client.gepa.reflective_records import customary_records
-from gepa_client.gepa.row_loaders import (
+from gepa_client.gepa.rows import (
     COMPARED,
     EXACT_VALUES,
     AnyRow,
     default_sample,
     list_server_rows,
+    noise_warning,
     rows_searched,
     rows_to_compare,
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gepa_client.errors import ClientError, summary
 from gepa_client.evolution.names import manual_run_name
-from gepa_client.gepa.row_loaders import AnyRow
+from gepa_client.gepa.rows import AnyRow
 from gepa_client.transport.event_loop import GroupTask, run_group
 from gepa_client.transport.responses import validated
 from protocol import ApplyMutationResult, Candidate, JsonValue, Progress

@@ -1,6 +1,7 @@
 """One endpoint of a fleet: its client, slots, health, cooldowns and uploaded commits, and one attempt at it."""
 
 import asyncio
+import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,13 +9,37 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Refused
-from gepa_client.fleet.cooldown import Cooldown, cooldown_s
 from gepa_client.transport.address import RPC_PATH, Address
 from gepa_client.transport.calls import AttemptLog, Call, FailedTry, Reply
 from gepa_client.transport.responses import validated
 from gepa_client.transport.rpc_client import RpcClient
 from protocol import DiscoverResult, ImportCommitsResult
-from protocol.errors import RpcError, Unauthorized
+from protocol.errors import Overloaded, RpcError, Unauthorized
+
+FIRST_S = 0.5
+LONGEST_S = 30.0
+LONGEST_REQUESTED_S = 60.0
+"""The longest pause that an overloaded server may request at a time."""
+
+MOST_GROWTH = 10
+"""Pauses after which the mean does not grow any more."""
+
+Cooldown = Literal["lost", "overloaded", "failing", "broken", "unreached"]
+"""Why an endpoint gets no calls for a while; `unreached`: it has never answered."""
+
+_random = random.SystemRandom()  # never GEPA's global generator
+
+
+def growing_s(first_s: float, factor: float, earlier: int) -> float:
+    """Return the seconds of a pause after `earlier` ones: about `factor` times the one before, up to `LONGEST_S`."""
+    return min(first_s * factor ** min(earlier, MOST_GROWTH), LONGEST_S) * _random.uniform(0.75, 1.25)
+
+
+def requested_pause_s(error: Overloaded) -> float:
+    """Return the seconds that an overloaded server requests clients to wait."""
+    requested = error.details.get("retry_after_s")
+    return float(requested) if isinstance(requested, int | float) else 0.0
+
 
 T = TypeVar("T")
 
@@ -181,7 +206,7 @@ class Endpoint:
 
     def next_cooldown_s(self, requested_s: float = 0.0) -> float:
         """Return how long to cool down now: doubled each time until a call succeeds, at least as requested."""
-        pause_s = cooldown_s(self.growth, requested_s)
+        pause_s = max(growing_s(FIRST_S, 2.0, self.growth), min(requested_s, LONGEST_REQUESTED_S))
         self.growth += 1
         return pause_s
 

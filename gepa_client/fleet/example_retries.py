@@ -6,15 +6,12 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gepa_client.fleet import cooldown
-from gepa_client.fleet.cooldown import growing_s
+from gepa_client.fleet.endpoint import LONGEST_REQUESTED_S, growing_s
 from gepa_client.transport.calls import FailedTry
+from gepa_client.transport.rpc_client import RpcClient
 from protocol import Candidate
-
-if TYPE_CHECKING:
-    from gepa_client.transport.rpc_client import RpcClient  # heavy
 
 FAILURES = 3
 """Failures of a row after which the last is the candidate's, if few rows fail."""
@@ -85,7 +82,7 @@ class HostEvidence:
         hosts = result.get("hosts") or {}
         for host, calls in hosts.items():
             if asked_s := calls.get("retry_after_s") if calls.get("failed") else None:
-                free_at = time.monotonic() + min(asked_s, cooldown.LONGEST_REQUESTED_S)
+                free_at = time.monotonic() + min(asked_s, LONGEST_REQUESTED_S)
                 self._free_at[host] = max(free_at, self._free_at.get(host, 0.0))
         if result["status"] == "cancelled":
             return
@@ -271,7 +268,7 @@ class ExampleRetries:
 
 
 async def evaluated_alone(
-    client: "RpcClient",
+    client: RpcClient,
     evidence: HostEvidence,
     candidate: Candidate,
     batch: Sequence[Mapping[str, Any]],

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gepa_client.errors import ClientError, ConnectionLost, Interrupted, NoVerdict, Refused, summary
-from gepa_client.fleet.cooldown import Cooldown, requested_pause_s
-from gepa_client.fleet.endpoint import Bundle, Endpoint, FleetEvent, FleetEventKind
+from gepa_client.fleet.endpoint import Bundle, Cooldown, Endpoint, FleetEvent, FleetEventKind, requested_pause_s
 from gepa_client.fleet.endpoints_file import file_changes, read_endpoints_file
 from gepa_client.fleet.example_retries import HostEvidence
 from gepa_client.fleet.handshake import (
@@ -22,7 +21,6 @@ from gepa_client.fleet.handshake import (
     first_answers,
     has_unknown_code,
     lacking,
-    none_answers,
 )
 from gepa_client.fleet.routed_call import CallExecution
 from gepa_client.fleet.seed_comparison import SeedComparison
@@ -158,7 +156,10 @@ class Fleet:
         answered = {each: answer for each, answer in answers.items() if not isinstance(answer, Exception)}
         silent = {each: answer for each, answer in answers.items() if isinstance(answer, Exception)}
         if not answered:
-            raise none_answers(silent)
+            if len(silent) == 1:
+                raise next(iter(silent.values()))
+            causes = "\n  ".join(f"{each.url}: {summary(error)}" for each, error in silent.items())
+            raise ConnectionLost(f"none of the {len(silent)} endpoints answers:\n  {causes}", sent=False)
         first, self._leader = next(iter(answered.items()))
         timeout_s = self._example_timeout_s
         if unable := [f"{each.url}: {why}" for each, answer in answered.items() for why in lacking(answer, timeout_s)]:
@@ -193,7 +194,7 @@ class Fleet:
             await endpoint.client.cut(why)
 
     def follow(self, path: Path) -> None:
-        """Follow the fleet file: endpoints join and leave as it changes; an unusable file changes nothing."""
+        """Follow the fleet file: endpoints join and leave as it changes; a file that cannot be read changes nothing."""
         self._spawn(self._follow(path))
 
     def interrupt(self, interrupted: Interrupted) -> None:

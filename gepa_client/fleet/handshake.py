@@ -2,13 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from evolverpc_common.display_text import plain
-from gepa_client.errors import ClientError, ConnectionLost, summary
+from gepa_client.errors import ClientError
 from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.transport.rpc_client import RESENDS
-from protocol import Candidate, DiscoverResult
+from protocol import DiscoverResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, code_at
 from protocol.errors import RpcError
 
@@ -60,14 +60,6 @@ async def first_answers(
         await asyncio.sleep(RENEWAL_POLL_S)
 
 
-def none_answers(silent: Mapping[Endpoint, Exception]) -> Exception:
-    """Return the only error as it came, or one that names all."""
-    if len(silent) == 1:
-        return next(iter(silent.values()))
-    causes = "\n  ".join(f"{endpoint.url}: {summary(error)}" for endpoint, error in silent.items())
-    return ConnectionLost(f"none of the {len(silent)} endpoints answers:\n  {causes}", sent=False)
-
-
 def differences(
     leader: DiscoverResult, other: DiscoverResult, splits: Iterable[str], *, allow_mixed_programs: bool = False
 ) -> list[str]:
@@ -87,7 +79,8 @@ def differences(
         hint = " (start it with --trees)" if without_trees else ""
         found.append(f"components: {_names(theirs)} instead of {_names(ours)}{hint}")
     else:
-        commits = [_commit(each.program.seed_candidate) for each in (leader, other)]
+        seeds = [each.program.seed_candidate for each in (leader, other)]
+        commits = [code_at(seed)[1] or seed.get(GIT_BRANCH) for seed in seeds]  # the whole text if it is malformed
         if commits[0] != commits[1]:
             found.append(f"git_branch: commit {commits[1]} instead of {commits[0]}")
     for split in splits:
@@ -158,11 +151,6 @@ def same_code(one: DiscoverResult, other: DiscoverResult) -> bool:
     What the digest of another server covers is not known, so an equal one shows nothing.
     """
     return one.server.name == OWN_SERVER and code_of(one) is not None and code_of(one) == code_of(other)
-
-
-def _commit(candidate: Candidate) -> str | None:
-    """Return the commit of its code, or `git_branch` itself if it is malformed."""
-    return code_at(candidate)[1] or candidate.get(GIT_BRANCH)
 
 
 def _names(components: set[str]) -> str:

@@ -7,9 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Interrupted, Refused, summary
-from gepa_client.fleet import cooldown
-from gepa_client.fleet.cooldown import requested_pause_s
-from gepa_client.fleet.endpoint import REPLACED, Endpoint, attempt_once, write_end
+from gepa_client.fleet.endpoint import (
+    LONGEST_REQUESTED_S,
+    REPLACED,
+    Endpoint,
+    attempt_once,
+    growing_s,
+    requested_pause_s,
+    write_end,
+)
 from gepa_client.fleet.example_retries import BACKOFF_FACTOR, ExampleRetries
 from gepa_client.fleet.slots import Pin
 from gepa_client.transport.calls import INCONCLUSIVE, AttemptLog, Call, FailureCost, Reply
@@ -110,7 +116,7 @@ class CallExecution(Generic[T]):
         pause_s, self.pause_s = self.pause_s, 0.0
         if not pause_s:
             return
-        latest = time.monotonic() + cooldown.LONGEST_REQUESTED_S
+        latest = time.monotonic() + LONGEST_REQUESTED_S
         pause_s = max(pause_s, self.retries.requested_s())
         while pause_s > 0:  # meanwhile another row may have been asked to wait longer
             await self.fleet.shutdown.pause(pause_s)
@@ -362,7 +368,7 @@ class CallExecution(Generic[T]):
         if endpoint.failed(cooldowns) and self.fleet.queue.up > 1:  # pausing the only endpoint would gain nothing
             self.fleet.cool_down(endpoint, "failing", summary(error), cooldowns=cooldowns)
         self._count(error)
-        self.pause_s = cooldown.growing_s(self.fleet.first_backoff_s, BACKOFF_FACTOR, self.failures - 1)
+        self.pause_s = growing_s(self.fleet.first_backoff_s, BACKOFF_FACTOR, self.failures - 1)
 
     def _count(self, error: Exception) -> None:
         self.failures += 1

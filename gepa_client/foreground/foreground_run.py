@@ -14,13 +14,12 @@ from typing import Self
 
 from rich.console import Console
 
-from evolverpc_common.settings.sources import SettingsError
 from evolverpc_common.signal_handlers import signals_handled
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import ClientError, JournalError, NoCertificate, summary
-from gepa_client.journal.entries import RESUMED_BY, StoredRun
+from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.run_events import Finished
-from gepa_client.journal.store import default_store, open_store
+from gepa_client.journal.store import open_store
 from gepa_client.page import embedded
 from gepa_client.page.built_page import PageMissing
 from gepa_client.run import output_folder as files
@@ -29,35 +28,14 @@ from gepa_client.run.recorded_run import view_of
 from gepa_client.run.run_view import RunView
 from gepa_client.run.supervisor import HASH_SEED, DriverProcess, LaunchDriver, launch_here
 from gepa_client.sandboxing.session_interface import Log, NoSandboxes
-from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.views import final_summary as final_summary
+from gepa_client.views import final_summary
 from gepa_client.views.console import fail, log_markup, make_console, print_json
 from gepa_client.views.event_stream import EventStream
 from gepa_client.views.final_summary import RunSummary
 from gepa_client.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
 
 TICK_S = 0.125
-
-
-def create_run(settings: RunConfig, store: str, run_id: str, resumed_by: str | None = None) -> StoredRun:
-    """Make the folder for the results of a new run and its record in the store, and return this.
-
-    `resumed_by`: as in `StoredRun`.
-
-    Raises:
-        SettingsError: the folder cannot be made.
-        JournalError: the store cannot be used.
-    """
-    try:
-        output = files.create(settings.output or files.RUNS / run_id)
-    except OSError as error:
-        raise SettingsError(f"no folder for the results: {error}") from None
-    with closing(open_store(store)) as opened:
-        config = settings.recorded() | ({} if resumed_by is None else {RESUMED_BY: resumed_by})
-        run = StoredRun(id=run_id, name=settings.name, config=config, output=str(output))
-        opened.create(run)
-    return run
 
 
 @dataclass(frozen=True)
@@ -226,16 +204,13 @@ class ForegroundRun:
         written: list[str] = []
         try:
             written += self._certify(view, self.output) if self.until is None else []
-            written.append(self._write_page(self.output))
+            with closing(open_store(self.store)) as store:
+                written.append(embedded.write(self.output, store, self.store, self.run.id, self.until))
         except OSError as error:
             fail(f"the report cannot be written: {error}")
         except (JournalError, PageMissing) as error:
             fail(f"{files.REPORT} cannot be written: {summary(error)}")
         return written
-
-    def _write_page(self, output: Path) -> str:
-        with closing(open_store(self.store)) as store:
-            return embedded.write(output, store, self.store, self.run.id, self.until)
 
     def _certify(self, view: RunView, output: Path) -> list[str]:
         """Write the certificate, or remove that of an earlier end; return its name if there is one."""
@@ -322,31 +297,3 @@ class _StopOnSignals:
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.received += 1
-
-
-def replaying(
-    run: StoredRun,
-    store_typed: str | None,
-    output: Path | None,
-    *,
-    json_events: bool,
-    stream: EventStream | None = None,
-    until: int | None = None,
-) -> ForegroundRun:
-    """Return the replay of a recorded run, which calls nothing. The arguments are those of `ForegroundRun`.
-
-    Raises:
-        SettingsError: the recorded settings cannot be read.
-    """
-    open_part = {key: value for key, value in run.config.items() if key != "output"}
-    return ForegroundRun(
-        settings=from_record(open_part, {}, calls=False),
-        store=default_store(store_typed),
-        store_typed=store_typed,
-        run=run,
-        output=output,
-        json_events=json_events,
-        stream=stream or EventStream(None),
-        replays=True,
-        until=until,
-    )

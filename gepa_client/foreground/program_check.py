@@ -85,13 +85,15 @@ def run_check(
     if json_output:
         print_json({"event": "check", "passed": report.passed, **report.model_dump(mode="json")})
     elif brief and report.passed:
-        _show_brief(console, report)
+        for text, is_warning in brief_lines(report):
+            echo(console, f"{'[yellow]check:[/]' if is_warning else 'check:'} {safe(text)}")
     else:
         _show(console, report, settings.repo or report.url, brief=brief)
         if hint := next(filter(None, (blocked_hint(each.error or "") for each in report.examples)), ""):
             echo(console, f"\n[bold red]{hint}[/]")
-        if verbose:
-            _show_logs(console, report.examples)
+        for example in report.examples if verbose else ():
+            if example.log and example.error is None:  # else the error shows what the row wrote
+                echo(console, f"\n[bold]row {example.row} wrote:[/]\n{safe(example.log.rstrip())}")
         if report.passed:
             echo_next(console, _next(report, typed))
         elif not brief:
@@ -137,11 +139,6 @@ def _lacks_price(settings: RunConfig, report: CheckReport) -> bool:
     priced = any(example.cost_usd is not None for example in report.examples)
     others = settings.reflection_lm is not None or settings.score_with
     return settings.ends_by_money_alone and bool(report.examples) and not priced and not others
-
-
-def _show_brief(console: Console, report: CheckReport) -> None:
-    for text, is_warning in brief_lines(report):
-        echo(console, f"{'[yellow]check:[/]' if is_warning else 'check:'} {safe(text)}")
 
 
 def _show(console: Console, report: CheckReport, where: str, *, brief: bool) -> None:
@@ -191,13 +188,6 @@ def _show_errors(console: Console, examples: list[CheckedExample]) -> None:
     left = sum(map(len, list(alike.values())[ERRORS_IN_FULL:]))
     if left:
         echo(console, f"\n... and {counted(left, 'more error')}")
-
-
-def _show_logs(console: Console, examples: list[CheckedExample]) -> None:
-    """Print what the program wrote while rows ran that did not fail."""
-    for example in examples:
-        if example.log and example.error is None:
-            echo(console, f"\n[bold]row {example.row} wrote:[/]\n{safe(example.log.rstrip())}")
 
 
 def _next(report: CheckReport, typed: GivenArguments) -> str:

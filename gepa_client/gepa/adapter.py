@@ -12,15 +12,7 @@ from typing import Any, Self, TypeVar
 from gepa.core.adapter import ProposalFn
 
 from evolverpc_common.model_prices import PriceTable
-from gepa_client.errors import (
-    BadResponse,
-    ClientError,
-    ConnectionLost,
-    Interrupted,
-    InterruptStatus,
-    Refused,
-    summary,
-)
+from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Interrupted, InterruptStatus, Refused, summary
 from gepa_client.fleet import Address, Fleet, FleetEvent, read_endpoints_file
 from gepa_client.fleet.endpoints_file import line_address
 from gepa_client.fleet.slots import InFlightLimit
@@ -30,6 +22,7 @@ from gepa_client.gepa.hooks import Failures, TracePolicy
 from gepa_client.gepa.known_results import KnownResults
 from gepa_client.gepa.reflective_datasets import (
     STATE_KEY,
+    AdapterState,
     Dataset,
     DatasetJob,
     ProposalJob,
@@ -38,8 +31,7 @@ from gepa_client.gepa.reflective_datasets import (
     ReflectiveDatasets,
     proposal_call,
 )
-from gepa_client.gepa.row_loaders import AnyRow, RowLoader, as_row, list_server_rows
-from gepa_client.gepa.versions import captures_traces
+from gepa_client.gepa.rows import AnyRow, RowLoader, as_row, list_server_rows
 from gepa_client.journal.entries import EVALUATE
 from gepa_client.journal.journal import Journal, execute_missing, gather_recorded
 from gepa_client.journal.mutation_entries import CommitGraph
@@ -153,7 +145,9 @@ class RemoteAdapter:
                 self.discovery = recorded
             else:
                 leader = self._loop.run(_open(self.fleet, addresses, fleet_file, allow_insecure=allow_insecure))
-                self.discovery = _with_shared_capabilities(leader, self.fleet)
+                shared = [each for each in SHARED_CAPABILITIES if self.fleet.offers(each)]
+                known = dict.fromkeys([*leader.capabilities, *shared])  # so that a replay has those of a mixed fleet
+                self.discovery = leader.model_copy(update={"capabilities": list(known)})
                 if self.scorers is not None:
                     scorers = [line_address(line, Path(), allow_insecure=allow_insecure) for line in lines]
                     scorers = [dataclasses.replace(one, token=None if one.token_file else token) for one in scorers]
@@ -228,10 +222,9 @@ class RemoteAdapter:
         A program with a `batch_evaluate` of its own (the capability) gets all of them in one call.
 
         Without `callbacks`, traces are captured unless `capture_traces` is False; with them, of what GEPA reads alone,
-        as `captures_traces` decides.
+        unless it evaluates whole batches.
         """
-        parents, whole_batches = self._trace_policy.wanted(), self.discovery.limits.whole_batches
-        trace = captures_traces(capture_traces, parents=parents, whole_batches=whole_batches)
+        trace = self._trace_policy.wanted(capture_traces, whole_batches=self.discovery.limits.whole_batches)
         return self._evaluate(items, trace=trace, together="batch_evaluate" in self.discovery.capabilities)
 
     def score_rows(self, part: str, candidate: Candidate, rows: Sequence[Any]) -> Batch:
@@ -395,7 +388,7 @@ class RemoteAdapter:
             if state:
                 raise ValueError("the server keeps no adapter state, but there is one to restore")
             return
-        self._datasets.state.restore(state)
+        self._datasets.state = AdapterState(state.get(STATE_KEY))
         if self.discovery.limits.whole_batches:
             self.wait_for(self._datasets.hand_over(state.get(STATE_KEY, {}), self.seed_candidate))
 
@@ -461,12 +454,6 @@ async def _open(
     if file is not None:
         fleet.follow(file)
     return discovery
-
-
-def _with_shared_capabilities(leader: DiscoverResult, fleet: Fleet) -> DiscoverResult:
-    """Add the capabilities of other endpoints, so that a replay knows those of a mixed fleet."""
-    further = [each for each in SHARED_CAPABILITIES if each not in leader.capabilities and fleet.offers(each)]
-    return leader.model_copy(update={"capabilities": [*leader.capabilities, *further]}) if further else leader
 
 
 def _check_scorers(program: DiscoverResult, scorer: DiscoverResult, scorers: Fleet) -> None:

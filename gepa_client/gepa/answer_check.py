@@ -173,7 +173,7 @@ class AnswerCheck:
     max_tokens: int | None = None
 
     def judged(self, text: str, before: str) -> UnusableReason | None:
-        """Return why a proposed text is unusable, None if it is not; `before`: the parent's text."""
+        """Return why a proposed text cannot be used, None if it can; `before`: the parent's text."""
         if not is_unicode(text):
             return "not text"
         if text.strip() == before.strip():

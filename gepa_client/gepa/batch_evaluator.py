@@ -11,17 +11,10 @@ from gepa_client.errors import NO_SCORE, AnswerTooLarge, BadResponse, ClientErro
 from gepa_client.fleet import Fleet, Pin
 from gepa_client.fleet.example_retries import PROBED_FOR, SUCCESSES
 from gepa_client.gepa.evaluation_results import Results, as_rollout, instance_of, reply_with, with_score
-from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow
+from gepa_client.gepa.rows import EXACT_VALUES, AnyRow
 from gepa_client.journal.entries import EVALUATE, PROBE, RETRACE, ROLLOUT, SCORE
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import (
-    RecordedRequest,
-    RequestKey,
-    complete,
-    digest_of,
-    evaluate_key,
-    first_failure,
-)
+from gepa_client.journal.requests import RecordedRequest, RequestKey, complete, digest_of, evaluate_key, first_failure
 from gepa_client.transport.calls import AttemptLog, Call, Reply
 from gepa_client.transport.event_loop import GroupTask, run_group
 from gepa_client.transport.responses import example_results, excess_of, oversized
@@ -120,7 +113,7 @@ class BatchEvaluator:
             own = requests[position : position + len(item.rows)]
             position += len(item.rows)
             into: Results = [
-                self.journal.shortened(request.number, request.size, _answer_of(request)) if request.recorded else {}
+                self.journal.shortened(request.number, request.size, dict(request.answer)) if request.recorded else {}
                 for request in own
             ]
             for at, request in enumerate(own):
@@ -363,11 +356,6 @@ def score_call(
         needs="scoring",
         rows=[row.id for row in rows],
     )
-
-
-def _answer_of(request: RecordedRequest) -> dict[str, Any]:
-    answer: Any = request.answer
-    return dict(answer)
 
 
 def _candidate_at(item: EvaluationItem, position: int) -> Candidate:

@@ -9,7 +9,7 @@ from gepa.core.adapter import EvaluationBatch
 from evolverpc_common.exact_values import readable
 from evolverpc_common.model_prices import PriceTable, priced
 from gepa_client.errors import NO_SCORE, BadResponse
-from gepa_client.gepa.row_loaders import AnyRow
+from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.history import score_of
 from gepa_client.transport.calls import INCONCLUSIVE, Reply
 from protocol import JsonValue, Usage
@@ -74,7 +74,7 @@ class BatchBuilder:
             scores=[self.score(result) for result in results],
             trajectories=trajectories,
             objective_scores=self._objective_scores(results),
-            num_metric_calls=_metric_calls(results) if fresh is None else _counted(fresh),
+            num_metric_calls=_metric_calls(results) if fresh is None else _metric_calls(fresh, len(fresh)),
         )
 
     def score(self, result: Mapping[str, Any]) -> float:
@@ -92,23 +92,18 @@ class BatchBuilder:
         return [dict(result["objective_scores"]) if result["status"] == "ok" else dict(failed) for result in results]
 
 
-def _metric_calls(results: Results) -> int | None:
+def _metric_calls(results: Results, unreported: int | None = None) -> int | None:
     """Return what the batch counts for in GEPA's budget, if every result reports its share in `metric_calls`.
 
-    At least 1: a program that reports 0 for everything would make an endless run.
+    At least 1: a program that reports 0 for everything would make an endless run. `unreported`: if one does not.
     """
     total = 0
     for result in results:
         share = result.get("metric_calls")
         if not isinstance(share, int) or isinstance(share, bool) or share < 0:
-            return None
+            return unreported
         total += share
     return max(total, 1) if results else 0
-
-
-def _counted(fresh: Results) -> int:
-    calls = _metric_calls(fresh)
-    return len(fresh) if calls is None else calls
 
 
 def reply_with(prices: PriceTable, results: Results) -> Reply[Results]:

@@ -9,8 +9,7 @@ import orjson
 
 from gepa_client.gepa.batch_evaluator import EvaluationItem
 from gepa_client.gepa.evaluation_results import Results, instance_of
-from gepa_client.gepa.noise_warning import noise_warning
-from gepa_client.gepa.row_loaders import AnyRow
+from gepa_client.gepa.rows import AnyRow, noise_warning
 from gepa_client.journal.entries import REUSE
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import digest_of, request_key
@@ -34,16 +33,12 @@ class CompletedItem:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A result of the search, by its number in the journal. `instance`: of the server that keeps its trajectory.
-
-    `result`: the result itself if there is no store to read it from.
-    """
+    """A result of the search, by its number in the journal. `instance`: of the server that keeps its trajectory."""
 
     number: int
     traced: bool
     instance: str | None
     score: float
-    result: dict[str, Any] | None
 
 
 @dataclass
@@ -52,7 +47,8 @@ class KnownResults:
 
     A request with traces is served by results with traces alone, all of them kept by one server, which reflects on the
     whole minibatch. Failed examples are evaluated again. What is reused follows from recorded results, so a replay
-    reuses the same. A call that reuses results is an entry of the journal: the numbers of all its results.
+    reuses the same. A call that reuses results is an entry of the journal, which needs a store: the numbers of all its
+    results.
 
     `reused`: results that were not evaluated again. `warn`: called once, if a row has two scores with one candidate.
     """
@@ -109,12 +105,9 @@ class KnownResults:
 
     def _keep(self, place: Place, number: int, item: EvaluationItem, result: dict[str, Any]) -> None:
         if result["status"] == "ok":
-            held = None if self.journal.storage.keeps else result
-            self._known[place] = _Known(number, item.trace, instance_of(result), result["score"], held)
+            self._known[place] = _Known(number, item.trace, instance_of(result), result["score"])
 
     def _read(self, known: _Known) -> dict[str, Any]:
-        if known.result is not None:
-            return known.result
         answer = self.journal.storage.answer(self.journal.part, known.number)
         result: dict[str, Any] = orjson.loads(answer)
         return self.journal.shortened(known.number, len(answer), result)

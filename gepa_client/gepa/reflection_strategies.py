@@ -1,4 +1,4 @@
-"""GEPA reflection strategies that make all proposals of an iteration at once; one failure does not lose the others."""
+"""GEPA strategies that reflect on all minibatches of an iteration at once; one failure does not lose the others."""
 
 import asyncio
 import time
@@ -8,7 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from gepa.core.callbacks import EvaluationEndEvent, IterationStartEvent
+from gepa.core.state import GEPAState
+from gepa.proposer.reflective_mutation.base import ReflectionComponentSelector
 from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob, ReflectionProposal
+from gepa.strategies.component_selector import RoundRobinReflectionComponentSelector
 from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
 from gepa_client.errors import BadResponse, Interrupted
@@ -16,7 +20,7 @@ from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck, AnswerForm, extracted, wants_block, with_paragraph
 from gepa_client.gepa.hooks import Failures
 from gepa_client.gepa.reflection_prompt import TEXT, FittedRecords, Prompt, RecordBudget, filled
-from gepa_client.gepa.reflective_datasets import Records, images_described
+from gepa_client.gepa.reflective_datasets import DatasetJob, Records, images_described
 from gepa_client.journal.completion_entries import CUT_OFF, HALF_CHARACTER, CompletionEntry
 from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal, execute_missing
@@ -370,3 +374,56 @@ class ProgramReflection(ReflectionStrategy):
         if text is None:
             return "not text"
         return self.check.judged(text, before) if self.check else None
+
+
+@dataclass
+class ConcurrentDatasets:
+    """A component selector, and a callback, of GEPA: it selects for all tasks of an iteration when GEPA first asks.
+
+    GEPA selects components and makes the dataset of one task after another. The selection needs no dataset, so that
+    those of all tasks are known, and the adapter requests them together. They are the same, in the same order.
+
+    For `gepa.optimize(module_selector=datasets, callbacks=[*adapter.callbacks, datasets])`.
+
+    `selector`: chooses the components, GEPA's default one by default. `perfect_score`: GEPA's setting; None if GEPA
+    does not skip minibatches of perfect scores.
+    """
+
+    adapter: RemoteAdapter
+    selector: ReflectionComponentSelector = field(default_factory=RoundRobinReflectionComponentSelector)
+    perfect_score: float | None = 1.0
+    _traced: list[tuple[int, list[Any], list[float]]] = field(default_factory=list, init=False)
+    """Parents, their trajectories and scores, whose dataset GEPA will make in this iteration."""
+    _selected: list[list[str]] = field(default_factory=list, init=False)
+    """The components of the tasks that GEPA has yet to ask for."""
+
+    def on_iteration_start(self, event: IterationStartEvent) -> None:  # noqa: ARG002 - GEPA's signature
+        """Forget the iteration before, which may have failed."""
+        self._traced, self._selected = [], []
+
+    def on_evaluation_end(self, event: EvaluationEndEvent) -> None:
+        """Note a parent's minibatch, unless GEPA will skip it."""
+        parent, trajectories, scores = event["candidate_idx"], event["trajectories"], event["scores"]
+        skipped = self.perfect_score is not None and all(score >= self.perfect_score for score in scores)
+        if parent is not None and trajectories and not skipped:
+            self._traced.append((parent, trajectories, scores))
+
+    def __call__(
+        self,
+        state: GEPAState[Any, Any],
+        trajectories: list[Any],
+        subsample_scores: list[float],
+        candidate_idx: int,
+        candidate: dict[str, str],  # noqa: ARG002 - one of the state's
+    ) -> list[str]:
+        """Return the components that a task changes."""
+        if not self._selected:
+            traced = self._traced or [(candidate_idx, trajectories, subsample_scores)]  # without the callback: one
+            self._traced = []
+            jobs = []
+            for parent, of_parent, scores in traced:
+                texts = state.program_candidates[parent]
+                jobs.append(DatasetJob(texts, of_parent, self.selector(state, of_parent, scores, parent, texts)))
+            self._selected = [job.components for job in jobs]
+            self.adapter.expect_datasets(jobs)
+        return self._selected.pop(0)

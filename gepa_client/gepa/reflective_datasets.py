@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,7 +16,7 @@ from gepa_client.fleet.handshake import OWN_RECORDS
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem
 from gepa_client.gepa.evaluation_results import Trajectory, instance_of, priced_reply
 from gepa_client.gepa.reflective_records import REFERENCE, customary_records, reference_to
-from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, Row
+from gepa_client.gepa.rows import EXACT_VALUES, AnyRow, Row
 from gepa_client.journal.entries import PROPOSAL, REFLECTIVE_DATASET
 from gepa_client.journal.journal import Journal, KeyedCall, execute_missing
 from gepa_client.journal.requests import RecordedRequest, RequestKey, complete, request_key
@@ -52,29 +51,26 @@ MAX_RETRACES = 5
 STATE_KEY = "adapter_state"
 """The name of the capability, of the member in params and results, and of the entry in GEPA's checkpoint."""
 
+_OF_TRACES = ("trajectory", "trajectory_ref")
 
+
+@dataclass
 class AdapterState:
-    """The state that a program last gave to be kept for it, None if there is none, and the instance that made it."""
+    """The state that a program last gave to be kept for it, None if there is none.
 
-    def __init__(self) -> None:
-        self._value: JsonValue = None
-        self._made_by: str | None = None  # None if it came from a checkpoint
+    `made_by`: the instance that gave it, None if it came from a checkpoint, so that no instance knows it.
+    """
 
-    def keep(self, value: JsonValue, instance: str | None) -> None:
-        """Keep the state that an instance gave with its answer."""
-        self._value, self._made_by = value, instance
-
-    def restore(self, checkpoint: Mapping[str, JsonValue]) -> None:
-        """Keep what `checkpoint` once returned; no instance knows it yet."""
-        self.keep(checkpoint.get(STATE_KEY), None)
+    value: JsonValue = None
+    made_by: str | None = None
 
     def checkpoint(self) -> dict[str, JsonValue]:
         """Return the state for GEPA's checkpoint; empty if there is none."""
-        return {} if self._value is None else {STATE_KEY: self._value}
+        return {} if self.value is None else {STATE_KEY: self.value}
 
     def params_for(self, instance: str | None) -> dict[str, Any]:
         """Return what a request to this instance must carry: nothing if the instance made the state itself."""
-        return {} if instance == self._made_by else self.checkpoint()
+        return {} if instance == self.made_by else self.checkpoint()
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,10 @@ class DatasetJob:
     @property
     def key(self) -> RequestKey:
         """What identifies the request in the journal."""
-        scored = [[each.row.digest, _without_trace(complete(each.scored))] for each in self.traced]
+        scored = [
+            [each.row.digest, {name: part for name, part in complete(each.scored).items() if name not in _OF_TRACES}]
+            for each in self.traced
+        ]  # the same whichever instance keeps the trajectories
         return request_key(
             REFLECTIVE_DATASET,
             f"make a reflective dataset of {len(self.traced)} examples for {', '.join(self.components)}",
@@ -174,7 +173,7 @@ class ReflectiveDatasets:
         """Hand a state to the program, by a reflective dataset without components; any candidate will do."""
         empty: dict[str, Any] = {"eval_batch": {"batch": [], "results": []}, "components_to_update": []}
         params = {"candidate": candidate, **empty}
-        self.state.restore({STATE_KEY: state})
+        self.state = AdapterState(state)
         key = request_key("adapter_state", "take over the adapter's state", state)
         [answer] = await self._recorded([key], lambda _at, request, task: self._call(request, params, Pin(), task))
         if isinstance(answer, ProgramFailed):
@@ -207,7 +206,12 @@ class ReflectiveDatasets:
         kept = [ref for ref in refs if ref]
 
         async def fetched(refs: list[str]) -> dict[str, dict[str, JsonValue]]:
-            read = functools.partial(_traces_of, refs)
+            def read(answer: JsonValue) -> Reply[dict[str, dict[str, JsonValue]]]:
+                traces = validated(GetTracesResult, answer).traces
+                if len(traces) != len(refs):
+                    raise BadResponse(f"the server answered {len(traces)} traces for {len(refs)} refs")
+                return Reply({ref: trace.model_dump() for ref, trace in zip(refs, traces, strict=True)})
+
             call = Call("get_traces", {"refs": refs}, read, about=REFLECTIVE_DATASET)
             reply = await self.fleet.call(call, self.journal.attempts(request, REFLECTIVE_DATASET, task), pin=pin)
             return reply.value
@@ -223,14 +227,21 @@ class ReflectiveDatasets:
         return [traces.get(ref, {}) for ref in refs]
 
     async def _call(self, request: RecordedRequest, params: Mapping[str, Any], pin: Pin, task: GroupTask) -> JsonValue:
+        def parse(answer: JsonValue) -> Reply[dict[str, Any]]:
+            made = validated(MakeReflectiveDatasetResult, answer)
+            value: dict[str, Any] = {"dataset": made.dataset}
+            if made.images:
+                value["images"] = {name: image.model_dump() for name, image in made.images.items()}
+            if STATE_KEY in self.discovery.capabilities:
+                value[STATE_KEY] = made.adapter_state
+            return priced_reply(value, made.usage, self.evaluator.prices)
+
         call = Call(
             "make_reflective_dataset",
             params,
-            functools.partial(
-                _dataset_of, keeps_state=STATE_KEY in self.discovery.capabilities, prices=self.evaluator.prices
-            ),
+            parse,
             about=REFLECTIVE_DATASET,
-            instance_params=self.state.params_for,
+            instance_params=lambda instance: self.state.params_for(instance),
         )
         reply = await self.fleet.call(call, self.journal.attempts(request, REFLECTIVE_DATASET, task), pin=pin)
         answer = reply.value
@@ -255,71 +266,34 @@ class ReflectiveDatasets:
             for request, answer in zip(requests, answers, strict=True):
                 if not isinstance(answer, ProgramFailed):
                     made_by = answer.get("made_by") if request.number >= self.journal.inherited else None
-                    self.state.keep(answer.get(STATE_KEY), made_by)
+                    self.state = AdapterState(answer.get(STATE_KEY), made_by)
         return answers
-
-
-def _dataset_of(answer: JsonValue, *, keeps_state: bool, prices: PriceTable) -> Reply[dict[str, Any]]:
-    made = validated(MakeReflectiveDatasetResult, answer)
-    value: dict[str, Any] = {"dataset": made.dataset}
-    if made.images:
-        value["images"] = {name: image.model_dump() for name, image in made.images.items()}
-    if keeps_state:
-        value[STATE_KEY] = made.adapter_state
-    return priced_reply(value, made.usage, prices)
-
-
-def _traces_of(refs: Sequence[str], answer: JsonValue) -> Reply[dict[str, dict[str, JsonValue]]]:
-    traces = validated(GetTracesResult, answer).traces
-    if len(traces) != len(refs):
-        raise BadResponse(f"the server answered {len(traces)} traces for {len(refs)} refs")
-    return Reply({ref: trace.model_dump() for ref, trace in zip(refs, traces, strict=True)})
-
-
-def _without_trace(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a result without its trajectory: the same whichever instance keeps it."""
-    return {key: value for key, value in result.items() if key not in ("trajectory", "trajectory_ref")}
 
 
 def proposal_call(at: int, job: ProposalJob, *, takes_images: bool, prices: PriceTable) -> KeyedCall:
     """Return the call that has the program propose new texts for a job, which is the iteration's number `at`.
 
     Endpoints with the capability `proposals` are asked. `takes_images`: the program has the capability `images`;
-    another one gets the data URLs that its steps had.
+    another one gets the data URLs that its steps had. A text for another component than requested is a `BadResponse`.
     """
-    params = _params(*job, takes_images=takes_images)
-    call = Call(
-        "propose_new_texts",
-        params,
-        functools.partial(_texts_of, prices=prices),
-        about=PROPOSAL,
-        needs="proposals",
-        optional={"images": "images"},
-    )
-    key = request_key(PROPOSAL, f"have the program propose new texts, job {at}", params)
-    return KeyedCall(key, call, functools.partial(_checked, job[2]))
-
-
-def _texts_of(answer: JsonValue, *, prices: PriceTable) -> Reply[ProposedTexts]:
-    made = validated(ProposeNewTextsResult, answer)
-    return priced_reply({**dict.fromkeys(made.refused or {}), **made.texts}, made.usage, prices)
-
-
-def _params(
-    candidate: dict[str, str], records: Records, components: list[str], *, takes_images: bool
-) -> dict[str, Any]:
+    candidate, records, components = job
     dataset, images = without_images(records)
     if not takes_images:
-        dataset, images = _with_data_urls(dataset, images), {}
+        dataset, images = _resolved(dataset, images, "data:{media_type};base64,{base64}".format_map), {}
     params = {"candidate": candidate, "reflective_dataset": dataset, "components_to_update": components}
-    return {**params, "images": images} if images else params
+    params |= {"images": images} if images else {}
 
+    def parse(answer: JsonValue) -> Reply[ProposedTexts]:
+        made = validated(ProposeNewTextsResult, answer)
+        return priced_reply({**dict.fromkeys(made.refused or {}), **made.texts}, made.usage, prices)
 
-def _checked(components: list[str], texts: ProposedTexts) -> JsonValue:
-    """Return the texts as JSON. Raises `BadResponse` if one is for a component that was not requested."""
-    if other := sorted(set(texts) - set(components)):
-        raise BadResponse(f"the program proposed texts for components not asked for: {', '.join(other)}")
-    return {**texts}
+    def checked(texts: ProposedTexts) -> JsonValue:
+        if other := sorted(set(texts) - set(components)):
+            raise BadResponse(f"the program proposed texts for components not asked for: {', '.join(other)}")
+        return {**texts}
+
+    call = Call("propose_new_texts", params, parse, about=PROPOSAL, needs="proposals", optional={"images": "images"})
+    return KeyedCall(request_key(PROPOSAL, f"have the program propose new texts, job {at}", params), call, checked)
 
 
 # --- images ----------------------------------------------------------------------------------------------------------
@@ -331,10 +305,6 @@ Images = Mapping[str, Mapping[str, str]]
 def with_images(value: Any, images: Images) -> Any:
     """Return records with an `Image` in place of each `{"$image": id}` that `images` holds."""
     return _resolved(value, images, lambda known: Image(base64_data=known["base64"], media_type=known["media_type"]))
-
-
-def _with_data_urls(value: Any, images: Images) -> Any:
-    return _resolved(value, images, lambda known: f"data:{known['media_type']};base64,{known['base64']}")
 
 
 def _resolved(value: Any, images: Images, made_of: Callable[[Mapping[str, str]], Any]) -> Any:

@@ -56,7 +56,7 @@ def customary_records(
     if {GIT_BRANCH, ADDED_COMPONENTS} & {*components}:
         wanted += added_to(dict(candidate))
     images: dict[str, dict[str, str]] = {}
-    own = [_own_steps(result) for _, result in examples]
+    own = [[step for step in steps_of(result) if step.get("component")] for _, result in examples]
     drawn = random.Random(seed)  # noqa: S311  # drawn as dspy.GEPA draws
     dataset: dict[str, list[Record]] = {}
     for component in dict.fromkeys(wanted):
@@ -71,11 +71,6 @@ def customary_records(
                 records.append(_of_example(data, result, component))
     made = by_requested_component(dataset, components, dict(candidate))
     return {"dataset": made, "images": images} if images else {"dataset": made}
-
-
-def _own_steps(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the steps of components, each before those within it."""
-    return [step for step in steps_of(result) if step.get("component")]
 
 
 def steps_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 from evolverpc_common.display_text import command, without_password
 from gepa_client.analysis.proposals import RecordedProposals
 from gepa_client.analysis.steered import TextsOutcome, request_text, taken_text, texts_outcomes
-from gepa_client.gepa.row_loaders import rows_searched
+from gepa_client.gepa.rows import rows_searched
 from gepa_client.journal.entries import CONTROL, RESUMED_BY, SEARCH, SteeringRequest, StoredRun
 from gepa_client.journal.lease import lease_seconds
 from gepa_client.journal.requests import SHOWN

@@ -11,14 +11,14 @@ import orjson
 from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.redaction import Secrets
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.certificate.certificate_inputs import search_noise
+from gepa_client.certificate.evidence import search_noise
 from gepa_client.errors import NO_ANSWER, ClientError, Interrupted, InterruptStatus, JournalError, StoreUnavailable
 from gepa_client.evolution.names import component_texts
 from gepa_client.fleet import FleetEvent
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone
 from gepa_client.gepa.reflection_prompt import tokens_of
-from gepa_client.gepa.row_loaders import default_sample
+from gepa_client.gepa.rows import default_sample
 from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import RESUMED_BY, SEARCH, STOP, StoredRun, now
 from gepa_client.journal.history import selection_name
@@ -31,31 +31,20 @@ from gepa_client.journal.store import Store, named_store, open_store
 from gepa_client.run import initial_state, splits
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.event_writer import placed, progress_reported, record, redacting
+from gepa_client.run.failures import finished_by, stop_reason
 from gepa_client.run.fingerprint import changed_code, changed_data, check_fingerprint, fingerprint_of
 from gepa_client.run.gateway_record import GatewayRecord
-from gepa_client.run.initial_state import InitialState
+from gepa_client.run.initial_state import InitialState, seed_comparison
 from gepa_client.run.optimizer import Optimization
-from gepa_client.run.replay_run import (
-    emit_analyses,
-    emit_started,
-    replay_run,
-)
-from gepa_client.run.resolved_settings import (
-    evolve_of,
-    known_secrets,
-    metric_call_budget,
-    with_reflection_model,
-)
+from gepa_client.run.replay_run import emit_analyses, emit_started, replay_run
+from gepa_client.run.resolved_settings import evolve_of, known_secrets, metric_call_budget, with_reflection_model
 from gepa_client.run.run_counters import RunCounters
-from gepa_client.run.run_errors import finished_by, stop_reason
 from gepa_client.run.score_export import score_export
-from gepa_client.run.seed_results import seed_comparison
-from gepa_client.run.stop_conditions import BetweenExamples, FailureStop, held_calls_abandoned
+from gepa_client.run.stops import BetweenExamples, FailureStop, held_calls_abandoned
 from gepa_client.run.strategies import sampled_rows
 from gepa_client.run.tie_break import final_rows
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.steering.request_queue import WaitingRequests
-from gepa_client.steering.stopping import PAUSE, record_stop
+from gepa_client.steering.user_requests import PAUSE, WaitingRequests, record_stop
 from gepa_client.transport.event_loop import CancelToken
 from protocol import DiscoverResult
 from protocol.errors import RpcError
@@ -72,7 +61,7 @@ def drive(
     """Do the job; the last event is always `finished`. `gateway` receives the events of a gateway meanwhile."""
     finished: Finished | None = None
     try:
-        secrets = Secrets() if job.replays else _secrets_of(job)
+        secrets = Secrets(() if job.replays else known_secrets(RunConfig(**job.config), job.store))
         emit = redacting(secrets, emit)
         store = open_store(job.store)
         try:
@@ -88,22 +77,12 @@ def drive(
     emit(finished)
 
 
-def _secrets_of(job: DriverJob) -> Secrets:
-    return Secrets(known_secrets(RunConfig(**job.config), job.store))
-
-
 def _ended(finished: Finished | None, error: BaseException, emit: Emit) -> Finished:
     """Return how a run ended; warn of an error that came after its end."""
     if finished is None:
         return finished_by(error)
     emit(Warned(message=f"an error after the end of the run, whose results are complete: {stop_reason(error)}"))
     return finished
-
-
-def report_blocked(job: DriverJob) -> None:
-    """State on the terminal that the program has stopped the process that displays the run, if it runs in that."""
-    if job.terminal is not None:
-        os.write(job.terminal, f"\n{job.if_blocked}\n".encode())
 
 
 @dataclass
@@ -166,17 +145,13 @@ class _DriverRun:
             raise
         if self._is_taken_over():
             return Finished(status="refused", reason=TAKEN_OVER, infrastructure=True, metric_calls=0)
-        self._record_stop(finished.status)
+        try:
+            record_stop(self.store, job.run_id, job.owner, finished.status)
+        except JournalError as error:
+            self.emit(Warned(message=f"the requests to the run could not be answered: {stop_reason(error)}"))
         self._release(counters, status=finished.status, reason=finished.reason)
         emit_analyses(self.store, job.run_id, self.emit)
         return finished.model_copy(update={"active_seconds": round(counters.active_seconds, 3)})
-
-    def _record_stop(self, status: str) -> None:
-        """Record the requests that stopped the run, and refuse those that it cannot take any more."""
-        try:
-            record_stop(self.store, self.job.run_id, self.job.owner, status)
-        except JournalError as error:
-            self.emit(Warned(message=f"the requests to the run could not be answered: {stop_reason(error)}"))
 
     def _is_taken_over(self) -> bool:
         """Return whether another process drives the run now; False if the store is unavailable."""
@@ -238,13 +213,14 @@ class _DriverRun:
         )
         journal.store = store_name
         export = score_export(self.store, run.id, self.secrets, self.emit)
-        self.emit = placed(export.observing(self.emit), journal)
+        self.emit = placed(self.emit if export is None else export.observing(self.emit), journal)
         failure_stop = FailureStop(self.config.failure_stop, self.cancel_token)
 
         def example_done(example: ExampleDone) -> None:
             counters.example_done(example)
             failure_stop.done(example)
-            export.example_done(example)
+            if export is not None:
+                export.example_done(example)
 
         self.emit(Phase(phase="connecting"))
         try:
@@ -258,11 +234,13 @@ class _DriverRun:
             ):
                 counters.endpoints = lambda: adapter.fleet.endpoints
                 self.gateway.begin(journal, self.store, self.emit, between_examples.capped)
-                if not resumed:
-                    self._resolve_sample(run, adapter.slots)
+                if not resumed and self.config.sample and self.config.race_rows is None:
+                    self._change_settings(run, validation=self.config.sampled_on(default_sample(adapter.slots)))
                 initial = self._initial_state(run, journal, adapter)
                 self._resolve_budget(run, initial, counters)
-                self._resolve_final_rows(run, initial)
+                if self.config.sample and self.config.race_final_rows is None:  # a later budget keeps it
+                    compared = final_rows(self.config, initial.splits)
+                    self._change_settings(run, validation=self.config.sampled_on(self.config.sample, compared))
                 failure_stop.begin(evolve_of(self.config, initial.discovery))
                 optimization = Optimization(
                     self.config,
@@ -291,15 +269,16 @@ class _DriverRun:
             self.on_drainable()
             self.gateway.end()
             buffer.close()
-            export.close()
+            if export is not None:
+                export.close()
 
     def _adapter(self, journal: Journal, on_example: Callable[[ExampleDone], None]) -> RemoteAdapter:
         config = self.config
         one_server = len(config.url) == 1 and config.fleet is None
 
         def on_fleet(event: FleetEvent) -> None:
-            if event.kind == "waiting" and NO_ANSWER in event.detail:
-                report_blocked(self.job)
+            if event.kind == "waiting" and NO_ANSWER in event.detail and self.job.terminal is not None:
+                os.write(self.job.terminal, f"\n{self.job.if_blocked}\n".encode())
             if event.about_scores:
                 self.emit(Warned(message=f"{event.url}: {event.detail}"))
             elif not (one_server and event.kind == "joined"):
@@ -374,17 +353,6 @@ class _DriverRun:
             messages.append("the program declares no version, so a change to it between two starts would go unnoticed")
         for message in messages:
             self.emit(Warned(message=message))
-
-    def _resolve_sample(self, run: StoredRun, slots: int) -> None:
-        """Record the default size of the sample: a resume needs the same number."""
-        if self.config.sample and self.config.race_rows is None:
-            self._change_settings(run, validation=self.config.sampled_on(default_sample(slots)))
-
-    def _resolve_final_rows(self, run: StoredRun, initial: InitialState) -> None:
-        """Record on how many validation rows the best candidates are compared at the end; a later budget keeps it."""
-        if self.config.sample and self.config.race_final_rows is None:
-            rows = final_rows(self.config, initial.splits)
-            self._change_settings(run, validation=self.config.sampled_on(self.config.sample, rows))
 
     def _resolve_budget(self, run: StoredRun, initial: InitialState, counters: RunCounters) -> None:
         """Turn `auto` into a number of metric calls, and record it."""

@@ -37,9 +37,9 @@ def main() -> None:
     from gepa_client.run.control_messages import DriverJob
     from gepa_client.run.driver import drive
     from gepa_client.run.event_writer import EventWriter
+    from gepa_client.run.failures import finished_by
     from gepa_client.run.gateway_record import GatewayRecord
     from gepa_client.run.output_folder import EVENTS
-    from gepa_client.run.run_errors import finished_by
 
     terminal = None
     if sys.argv[1:]:

@@ -71,14 +71,16 @@ def fingerprint_of(
     data: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the fingerprint as JSON. `seed_candidate`: as recorded. `data`: per split, what identifies its rows."""
-    evolve = evolve_of(config, discovery)
+    evolve, commit = evolve_of(config, discovery), commit_of(seed_candidate)
+    # the name of a branch is only a label
+    at_its_commit = seed_candidate if commit is None else {**seed_candidate, GIT_BRANCH: commit}
     found: dict[str, Any] = {
         "gepa": version("gepa"),
         "replay": REPLAY_VERSION,
         "hash_seed": os.environ.get("PYTHONHASHSEED"),
         "settings": identity_settings(config),
         "program": _program_identity(discovery),
-        "seed_candidate": digest_of(_at_its_commit(seed_candidate)),
+        "seed_candidate": digest_of(at_its_commit),
         "components": list(discovery.program.seed_candidate),
         "whole_batches": discovery.limits.whole_batches,
         "scorer": None if scorer is None else _program_identity(scorer),
@@ -86,12 +88,6 @@ def fingerprint_of(
     }
     found |= {} if evolve == "prompts" else {"evolve": evolve}
     return found | ({"deterministic": True} if is_deterministic(config, discovery) else {})
-
-
-def _at_its_commit(candidate: Candidate) -> Candidate:
-    """Return the candidate with the commit alone in `git_branch`: the name of the branch is only a label."""
-    commit = commit_of(candidate)
-    return candidate if commit is None else {**candidate, GIT_BRANCH: commit}
 
 
 def _program_identity(discovery: DiscoverResult) -> dict[str, Any]:

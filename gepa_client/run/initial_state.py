@@ -1,5 +1,7 @@
-"""The initial state of a run, recorded so that it can resume or replay without its files and servers."""
+"""The initial state of a run, recorded so that it resumes without its files and servers; and its servers compared."""
 
+import asyncio
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,16 +9,22 @@ from typing import Any
 
 import orjson
 
-from gepa_client.certificate.test_plan import Commitment, commitment_of, record_commitment, recorded_commitment
+from gepa_client.certificate.sealed_test import Commitment, commitment_of, record_commitment, recorded_commitment
+from gepa_client.fleet.seed_comparison import NO_VERDICT, Results, SeedComparison
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow, Row, ServerRow, load_rows, numbered
-from gepa_client.journal.entries import START
+from gepa_client.gepa.rows import EXACT_VALUES, AnyRow, Row, ServerRow, load_rows, numbered, rows_to_compare
+from gepa_client.journal.entries import COMPARE, EVALUATE, SEARCH, START
+from gepa_client.journal.history import entries
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import RecordedRequest, digest_of, request_key
+from gepa_client.journal.requests import RecordedRequest, RequestKey, digest_of, request_key
+from gepa_client.journal.store import Store
 from gepa_client.run import splits as rows_of
+from gepa_client.run.resolved_settings import is_deterministic
 from gepa_client.run.splits import Splits
+from gepa_client.run.strategies import sampled_rows
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.run_settings import RECORDED_ROWS, Rows, is_file
+from gepa_client.transport.calls import AttemptLog, Call
 from protocol import Candidate, DatasetInfo, DiscoverResult
 
 
@@ -59,7 +67,7 @@ def record_initial_state(journal: Journal, config: RunConfig, adapter: RemoteAda
     commitment = None
     if splits.test is not None:
         sealed = orjson.loads(journal.secrets.written(wire[-1]))  # as a replay sees them, secrets replaced
-        commitment = commitment_of(sealed, _held_digest(config, discovery.datasets))
+        commitment = commitment_of(sealed, _declared(rows_of.sources(config, held)["test"], discovery.datasets))
         record_commitment(journal, commitment)  # before the rows: a start with rows has one
     line = journal.stream(START)
     slots = _slots(line)
@@ -106,9 +114,8 @@ def _from_record(answers: Sequence[Any], data: dict[str, Any], commitment: Commi
     return InitialState(discovery, dict(discovery.program.seed_candidate), loaders, data, [], commitment)
 
 
-def _held_digest(config: RunConfig, held: Mapping[str, DatasetInfo]) -> str | None:
-    """Return the digest that the server declares of the test rows, if it holds them."""
-    source = rows_of.sources(config, _sizes(held))["test"]
+def _declared(source: Rows | None, held: Mapping[str, DatasetInfo]) -> str | None:
+    """Return the digest that the server declares of rows, if it holds them."""
     return held[source].digest if isinstance(source, str) and not is_file(source) and source in held else None
 
 
@@ -128,9 +135,7 @@ def _data(
     if config.test_fraction:
         sources["test"] = sources["train"]
     data = {
-        name: held[source].digest
-        if isinstance(source, str) and not is_file(source) and source in held
-        else file_digest(name, source)
+        name: _declared(source, held) or file_digest(name, source)
         for name, source in sources.items()
         if source is not None
     }
@@ -164,3 +169,48 @@ def _rows(written: Any) -> list[AnyRow] | None:
         else Row(row["id"], row["data"], row.get("untyped", False))
         for row in written
     ]
+
+
+def seed_comparison(
+    store: Store, journal: Journal, config: RunConfig, adapter: RemoteAdapter, initial: InitialState
+) -> SeedComparison:
+    """Return the comparison of the run's servers by rows that the search scores the seed on.
+
+    Its attempts are part of what the run cost; nothing else is recorded of it, and no replay asks for it.
+    """
+    val, ids = initial.splits.val, sampled_rows(config, initial.splits).all_ids()
+    rows = rows_to_compare([val.rows[row_id - val.first_id] for row_id in ids])
+    together = initial.discovery.limits.whole_batches
+    limit = initial.discovery.limits.max_batch_size
+    parts = [rows[:limit]] if together else [[row] for row in rows]
+    seed = initial.seed_candidate
+    made = store.attempts(journal.run_id, COMPARE)
+    numbers = itertools.count(max((attempt.number + 1 for attempt in made), default=0))
+    stream = journal.stream(COMPARE)
+
+    def log(call: Call[Results]) -> AttemptLog:
+        key = RequestKey(COMPARE, "", f"compare servers by {call.about}")
+        return stream.attempts(RecordedRequest(next(numbers), key), COMPARE)
+
+    def known() -> dict[int, Results]:
+        """Return the results that the search has of single rows; those of a batch may depend on all of its rows."""
+        if together:
+            return {}
+        candidate, wanted = digest_of(seed), {row.digest: at for at, row in enumerate(rows)}
+        found: dict[int, Results] = {}
+        for entry in itertools.islice(entries(store, journal.run_id, SEARCH), 2 * len(ids)):
+            at = wanted.get(entry.row)
+            if entry.kind == EVALUATE and entry.candidate == candidate and at is not None:
+                result = orjson.loads(entry.answer)
+                if result["status"] not in NO_VERDICT:
+                    found.setdefault(at, [result])
+        return found
+
+    return SeedComparison(
+        [adapter.evaluator.evaluation(seed, part) for part in parts],
+        log,
+        is_exact=lambda joining: all(is_deterministic(config, each) for each in (initial.discovery, joining)),
+        known=lambda: asyncio.to_thread(known),
+        recorded=lambda results: orjson.loads(journal.secrets.written(results)),
+        width=config.concurrency,
+    )

@@ -13,17 +13,16 @@ from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, plain
 from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.analysis.statistics.noise_estimate import Noise
-from gepa_client.certificate.test_plan import Repeats, decide, part_of_test, recorded_plan
+from gepa_client.certificate.sealed_test import decide, part_of_test, recorded_plan
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.evolution.code_adapter import code_counts_as_mergeable
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
-from gepa_client.gepa.concurrent_datasets import ConcurrentDatasets
 from gepa_client.gepa.known_results import KnownResults
 from gepa_client.gepa.litellm_model import LiteLLMModel, is_hopeless
 from gepa_client.gepa.reflection_prompt import RecordBudget
-from gepa_client.gepa.reflection_strategies import ConcurrentReflection, ProgramReflection
-from gepa_client.gepa.row_loaders import RowLoader
+from gepa_client.gepa.reflection_strategies import ConcurrentDatasets, ConcurrentReflection, ProgramReflection
+from gepa_client.gepa.rows import RowLoader
 from gepa_client.journal.entries import (
     COMPARE,
     COMPLETION,
@@ -40,19 +39,16 @@ from gepa_client.journal.requests import journal_reference
 from gepa_client.journal.run_events import Emit, Finalized, Finished, Phase, ReflectionRetried, Tested, Warned
 from gepa_client.run import output_folder as files
 from gepa_client.run import strategies
-from gepa_client.run.guards import FailureGuard, RunWarnings
+from gepa_client.run.failures import FailFastCallback, FailureGuard, RunWarnings, error_details, stop_for, stop_reason
 from gepa_client.run.initial_state import InitialState
-from gepa_client.run.proposal_watcher import ProposalWatcher
 from gepa_client.run.resolved_settings import is_deterministic
 from gepa_client.run.run_counters import RunCounters
-from gepa_client.run.run_errors import error_details, stop_for, stop_reason
-from gepa_client.run.run_watcher import FailFastCallback, RunWatcher
-from gepa_client.run.stoppers import BudgetStop, NothingNewStop, SteeredStops, Stop, perfect_stop, stoppers
+from gepa_client.run.stops import BudgetStop, NothingNewStop, SteeredStops, Stop, perfect_stop, stoppers
 from gepa_client.run.tie_break import best_and_seed_scores, best_of_rest, compare_ties, recorded_best, reserved_calls
+from gepa_client.run.watchers import ProposalWatcher, RunWatcher
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
-from gepa_client.steering.active_requests import ActiveRequests
-from gepa_client.steering.request_queue import WaitingRequests
-from gepa_client.steering.steering import Steering
+from gepa_client.steering.steering import ActiveRequests, Steering
+from gepa_client.steering.user_requests import WaitingRequests
 from protocol.code import GIT_BRANCH
 from protocol.errors import RpcError
 
@@ -400,7 +396,8 @@ class Optimization:
         journal = self.adapter.journal
         for index in sorted({0, result.best_idx}):
             try:
-                plan = recorded_plan(journal, result.best_idx, None if journal.replays else self._repeats)
+                decided = None if journal.replays else lambda: decide(self.noise())
+                plan = recorded_plan(journal, result.best_idx, decided)
                 repeats = [
                     self.adapter.score_rows(part_of_test(index, repeat), result.candidates[index], rows).scores
                     for repeat in range(plan.count)
@@ -417,10 +414,6 @@ class Optimization:
             tested[index] = sum(scores) / len(scores)
             self.emit(Tested(index=index, score=tested[index], rows=len(rows), repeats=plan.count))
         return ending
-
-    def _repeats(self) -> Repeats:
-        """Decide how often the test rows are scored."""
-        return decide(self.noise())
 
     def _finalize(self, result: GEPAResult[Any, int]) -> None:
         """Call `finalize` of the program within a bounded time; the result is written already."""

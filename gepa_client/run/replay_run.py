@@ -18,13 +18,13 @@ from gepa_client.journal.store import Store, named_store
 from gepa_client.run import output_folder as files
 from gepa_client.run.control_messages import DriverJob
 from gepa_client.run.event_writer import placed
+from gepa_client.run.failures import stop_reason
 from gepa_client.run.fingerprint import check_fingerprint, fingerprint_of
 from gepa_client.run.gateway_record import REFUSALS_EMITTED, recorded_gateway_events
 from gepa_client.run.initial_state import recorded_initial_state
 from gepa_client.run.optimizer import Optimization
 from gepa_client.run.resolved_settings import evolve_of
 from gepa_client.run.run_counters import RunCounters
-from gepa_client.run.run_errors import stop_reason
 from gepa_client.run.strategies import sampled_rows
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.run_settings import TrackingSettings

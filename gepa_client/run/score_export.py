@@ -44,21 +44,7 @@ class _Failures(logging.Handler):
             self._emit = None
 
 
-class NoExport:
-    """What a run exports if no collector is named: nothing."""
-
-    def example_done(self, example: ExampleDone) -> None:
-        """Export the result of an example."""
-
-    def observing(self, emit: Emit) -> Emit:
-        """Return `emit` that also exports the candidates among the events."""
-        return emit
-
-    def close(self) -> None:
-        """Send what is queued."""
-
-
-class ScoreExport(NoExport):
+class ScoreExport:
     """The export of one run. `known`: candidates that it has already. `secrets`: are replaced in what is sent.
 
     Raises `ModuleNotFoundError`: the extra `otel` is not installed.
@@ -108,7 +94,7 @@ class ScoreExport(NoExport):
         span.end(ended)
 
     def observing(self, emit: Emit) -> Emit:
-        """As of `NoExport`."""
+        """Return `emit` that also exports the candidates among the events."""
 
         def emit_observed(event: Event) -> None:
             if isinstance(event, CandidateFound) and event.index >= self._known:  # else a resumed run replays it
@@ -128,7 +114,7 @@ class ScoreExport(NoExport):
         self._emit("evolverpc.candidate", time.time_ns(), self._of_run, self._clean(known))
 
     def close(self) -> None:
-        """As of `NoExport`; waits for a collector as long as `OTEL_EXPORTER_OTLP_TIMEOUT` states, else 10 s."""
+        """Send what is queued; wait for a collector as long as `OTEL_EXPORTER_OTLP_TIMEOUT` states, else 10 s."""
         self._run.end()
         self._tracer_provider.shutdown()
         self._logger_provider.shutdown()
@@ -142,17 +128,17 @@ class ScoreExport(NoExport):
         return cleaned
 
 
-def score_export(store: Store, run_id: str, secrets: Secrets, emit: Emit) -> NoExport:
-    """Return the export of a run that begins, or is resumed.
+def score_export(store: Store, run_id: str, secrets: Secrets, emit: Emit) -> ScoreExport | None:
+    """Return the export of a run that begins, or is resumed; None if no collector is named.
 
     A missing package is a warning, by `emit`: the run does not need the export. Raises: as `Store.candidates`.
     """
     if not any(map(os.environ.get, ENDPOINTS)) or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
-        return NoExport()
+        return None
     try:
         export = ScoreExport(run_id, len(store.candidates(run_id)), secrets)
     except ModuleNotFoundError as error:
         emit(Warned(message=f"scores are not exported to OpenTelemetry: {error}; pip install '.[otel]' adds it"))
-        return NoExport()
+        return None
     logging.getLogger("opentelemetry.exporter").addHandler(_Failures(emit))
     return export

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.gepa.row_loaders import AnyRow, RowLoader, check_carried, load_rows, numbered
+from gepa_client.gepa.rows import AnyRow, RowLoader, check_carried, load_rows, numbered
 from gepa_client.journal.history import content_key
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.run_settings import LEAST_TO_SPLIT, RECORDED_ROWS, VAL_FRACTION, Rows, is_file

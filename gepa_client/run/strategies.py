@@ -1,36 +1,31 @@
 """Build GEPA's strategies from the settings, and what evolving code needs."""
 
-import re
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from gepa.core.state import GEPAState
 from gepa.proposer.base import CandidateProposal
-from gepa.strategies.proposal_sampling import (
-    IndependentSampling,
-    PxNSampling,
-    SamplingStrategy,
-    SingleMutationSampling,
-)
+from gepa.strategies.proposal_sampling import IndependentSampling, PxNSampling, SamplingStrategy, SingleMutationSampling
 from gepa.strategies.proposal_selection import AllImprovements, BestImprovement, SelectionStrategy, TopKImprovements
 
+from evolverpc_common.settings.sources import SettingsError
 from gepa_client.evolution.code_adapter import CodeMerge, EvolvingAdapter
 from gepa_client.evolution.code_reflection import DEFAULT_TEMPLATE, CodeReflection
 from gepa_client.evolution.lineage import Lineage, ScoringSelection
 from gepa_client.evolution.mutations import MutationRunner
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection_strategies import ConcurrentReflection
-from gepa_client.gepa.row_loaders import RowLoader, SearchRows, search_rows
+from gepa_client.gepa.rows import RowLoader, search_rows
 from gepa_client.journal.run_events import Emit
+from gepa_client.run.failures import FailFastCallback
 from gepa_client.run.resolved_settings import evolve_of
-from gepa_client.run.run_watcher import FailFastCallback
 from gepa_client.run.splits import Splits
-from gepa_client.selection.paired_acceptance import DecidingSelection, PairedAcceptance
-from gepa_client.selection.race import RacedSelection, RacingAdapter, behind_best, races
+from gepa_client.selection.paired_acceptance import PairedAcceptance
+from gepa_client.selection.race import RacedSelection, RacingAdapter, behind_best
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.run_settings import GEPA_MINIBATCH, Evolve
-from gepa_client.steering.active_requests import ActiveRequests, steered
+from gepa_client.steering.steering import ActiveRequests, steered
 from protocol import Candidate
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to
 
@@ -49,42 +44,17 @@ def arguments(config: RunConfig) -> dict[str, Any]:
         "track_best_outputs": True,
         "use_wandb": "wandb" in config.tracking,
         "use_mlflow": "mlflow" in config.tracking,
-        "sampling_strategy": sampling(config.sampling),
+        "sampling_strategy": sampling(config.proposals),
         "selection_strategy": selection(config.selection_strategy),
     }
 
 
-def acceptance_arguments(config: RunConfig, arguments: Mapping[str, Any], train: RowLoader) -> dict[str, Any]:
-    """Return the arguments of `gepa.optimize` that take the place of others if the acceptance is a paired test.
-
-    `arguments`: those others, among them the `adapter` that GEPA has.
-
-    Raises:
-        SettingsError: no proposal could be accepted.
-    """
-    if config.acceptance_criterion != "paired":
-        return {}
-    acceptance = PairedAcceptance(
-        arguments["adapter"],
-        train,
-        config.reflection_minibatch_size or GEPA_MINIBATCH,
-        seed=config.seed,
-    )
-    return {
-        "acceptance_criterion": acceptance,
-        "selection_strategy": DecidingSelection(arguments["selection_strategy"], acceptance),
-    }
-
-
-def sampling(text: str) -> SamplingStrategy[Any, Any]:
-    """Build `single`, `independent:4` or `pxn:2x4`."""
-    kind, _, numbers = text.partition(":")
-    built = {
-        "single": SingleMutationSampling,
-        "independent": IndependentSampling,
-        "pxn": PxNSampling,
-    }[kind](*map(int, re.findall(r"\d+", numbers)))
-    return cast("SamplingStrategy[Any, Any]", built)
+def sampling(proposals: str) -> SamplingStrategy[Any, Any]:
+    """Build the strategy for `1`, `4` or `2x4` proposals."""
+    numbers = [int(number) for number in proposals.split("x")]
+    if len(numbers) > 1:
+        return PxNSampling(*numbers)
+    return SingleMutationSampling() if numbers == [1] else IndependentSampling(*numbers)
 
 
 def selection(text: str) -> SelectionStrategy:
@@ -95,7 +65,7 @@ def selection(text: str) -> SelectionStrategy:
     return BestImprovement() if kind == "best" else AllImprovements()
 
 
-def sampled_rows(config: RunConfig, splits: Splits) -> SearchRows:
+def sampled_rows(config: RunConfig, splits: Splits) -> RowLoader:
     """Return the rows that the search scores candidates on: the validation rows, or a sample of them for races.
 
     Without validation rows these are all training rows: none of them would be left for a fair comparison at the end.
@@ -106,16 +76,24 @@ def sampled_rows(config: RunConfig, splits: Splits) -> SearchRows:
 def racing(
     arguments: dict[str, Any],
     adapter: RemoteAdapter,
-    val: SearchRows,
+    val: RowLoader,
     config: RunConfig,
     dropped: Set[int] = frozenset(),
 ) -> RacedSelection | None:
     """Have the proposals raced that `arguments` of `gepa.optimize` select, and return the race; None without one.
 
-    `dropped`: candidates that no race compares with. Raises: as `races`.
+    `dropped`: candidates that no race compares with.
+
+    Raises:
+        SettingsError: the program evaluates whole batches.
     """
-    if not races(config, adapter.discovery):
+    if not config.races:
         return None
+    if adapter.discovery.limits.whole_batches:
+        raise SettingsError(
+            "`validation` is race, but the program evaluates whole batches (it is a GEPAAdapter), and a race evaluates "
+            "single rows: leave `validation` out, or serve functions that evaluate one example"
+        )
     selection = arguments["selection_strategy"]
     on_lost = selection.lineage.lost if isinstance(selection, ScoringSelection) else lambda _candidate: None
     race = RacedSelection(selection, adapter, val, config.seed, config.perfect_score, on_lost, dropped)
@@ -131,7 +109,7 @@ class SearchPlan:
     """
 
     arguments: dict[str, Any]
-    val: SearchRows
+    val: RowLoader
     rejecting: Callable[[CandidateProposal[Any]], Mapping[str, Any]]
 
 
@@ -146,13 +124,16 @@ def search_plan(
     """Return how a run searches, with what users asked of it. `reflection`, `emit`: as of `evolution_arguments`.
 
     Raises:
-        SettingsError: as `evolution_arguments`, `races` and `acceptance_arguments`.
+        SettingsError: as `evolution_arguments`, `racing` and `PairedAcceptance`.
     """
     val = sampled_rows(config, splits)
     found = arguments(config) | evolution_arguments(config, adapter, reflection, emit)
     race = racing(found, adapter, val, config, active_requests.dropped)
     found = steered(found, active_requests, *([behind_best] if config.sample else []))
-    found |= acceptance_arguments(config, found, splits.train)
+    if config.acceptance_criterion == "paired":
+        minibatch, selected = config.reflection_minibatch_size or GEPA_MINIBATCH, found["selection_strategy"]
+        paired = PairedAcceptance(found["adapter"], splits.train, minibatch, config.seed, selection=selected)
+        found |= {"acceptance_criterion": paired, "selection_strategy": paired}
     return SearchPlan(found, val, (lambda _proposal: {}) if race is None else race.rejecting)
 
 
@@ -212,7 +193,8 @@ class ComponentSelector:
         candidate: dict[str, str],
     ) -> list[str]:
         """Return the components to change in one task of an iteration; none if nothing may be changed."""
-        names = self._choice(candidate)
+        names = [GIT_BRANCH] if self.evolve != "prompts" else []
+        names += [] if self.evolve == "code" else self._prompts(candidate)
         if self.all_at_once or len(names) < 2:
             return names
         order = state.list_of_named_predictors
@@ -224,12 +206,6 @@ class ComponentSelector:
         )
         turns[candidate_idx] = (at + 1) % len(order)
         return [order[at]]
-
-    def _choice(self, candidate: Candidate) -> list[str]:
-        """Components among which the step is."""
-        prompts = [] if self.evolve == "code" else self._prompts(candidate)
-        code = [GIT_BRANCH] if self.evolve != "prompts" else []
-        return [*code, *prompts]
 
     def _prompts(self, candidate: Candidate) -> list[str]:
         unused = self.unused(candidate)

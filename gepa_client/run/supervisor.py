@@ -27,19 +27,6 @@ END_TIMEOUT_S = 10.0
 """Seconds the process may take to end after its last event, or after its stdin was closed."""
 
 
-@contextlib.contextmanager
-def _terminal(job: DriverJob) -> Iterator[list[int]]:
-    """Duplicate the standard error for a process that may have to write to it; no descriptor if it need not."""
-    if job.if_blocked is None:
-        yield []
-        return
-    descriptor = os.dup(2)
-    try:
-        yield [descriptor]
-    finally:
-        os.close(descriptor)
-
-
 DRIVER = (sys.executable, "-P", "-m", "gepa_client.run.driver_main")
 """The command of the driver process."""
 
@@ -127,8 +114,13 @@ class DriverProcess:
         self, job: DriverJob, log: Path, hash_seed: str = HASH_SEED, launch: LaunchDriver = launch_here
     ) -> None:
         self._log_path = log
-        with log.open("ab") as printed, _terminal(job) as terminal:
-            self._process = launch(hash_seed, printed, terminal)
+        terminal = [] if job.if_blocked is None else [os.dup(2)]  # the process may have to write to it
+        try:
+            with log.open("ab") as printed:
+                self._process = launch(hash_seed, printed, terminal)
+        finally:
+            for descriptor in terminal:
+                os.close(descriptor)
         self._lines: queue.SimpleQueue[BaseModel | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, args=(self._process.stdin,), name="lines", daemon=True)
         self._writer.start()

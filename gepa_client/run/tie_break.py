@@ -13,7 +13,7 @@ from gepa.core.result import GEPAResult
 from gepa_client.analysis.chosen_result import ChosenResult
 from gepa_client.analysis.ties import MOST, best_of, decide, finalists
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.row_loaders import RowLoader, rows_left
+from gepa_client.gepa.rows import RowLoader, rows_left
 from gepa_client.journal.entries import TIES
 from gepa_client.journal.requests import digest_of, request_key
 from gepa_client.journal.run_events import Emit, Phase, TiesCompared, Warned

@@ -1,21 +1,16 @@
 """What happens in a session of sandboxes: messages for the main thread, and how the user and the driver read them."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
 
 from gepa_client.journal.run_events import CallRefused
 from gepa_client.run.control_messages import GatewayMessage, ModelCallMessage
 from gepa_client.run.output_folder import HostTotals
 from gepa_client.sandboxing.session_interface import SWEEP, Log
-from gepa_client.settings.run_config import RunConfig
-from sandbox_runtime import RunningSandbox
 from sandbox_runtime.gateway import GatewayRefusal, HostConnection, ProviderCall
 from sandbox_runtime.pool import PoolEvent
-from sandbox_runtime.source import ClientSandbox
 
 
 @dataclass(frozen=True)
@@ -77,39 +72,6 @@ class ConnectionLog:
             yield json.dumps({"connection": asdict(connection)})
         for name, totals in self.by_host.items():
             yield json.dumps({"host": name, **asdict(totals)})
-
-
-class Setup(Protocol):
-    """What sandboxes are started from: a runtime, the program's source and a gateway."""
-
-    @property
-    def commit(self) -> str:
-        """The full id of the commit that all sandboxes run."""
-        ...
-
-    def find(self, id_: str) -> ClientSandbox | None:
-        """Return the sandbox of this id, None if the session has none; it may have ended."""
-        ...
-
-    async def start(self, number: int) -> RunningSandbox:
-        """Start a sandbox; see `sandbox_runtime.pool.StartSandbox`."""
-        ...
-
-    async def at(self, url: str) -> ClientSandbox | None:
-        """Return the sandbox with this endpoint; None if it has ended."""
-        ...
-
-    def release_model_calls(self) -> None:
-        """Answer calls to models from now on; see `sandbox_runtime.gateway.Gateway`."""
-        ...
-
-    def spent(self, usd: float) -> None:
-        """Report what the whole run has spent so far, calls through this gateway included."""
-        ...
-
-
-OpenSetup = Callable[[RunConfig, str, Callable[[SessionMessage], None]], AbstractAsyncContextManager[Setup]]
-"""Opens a set-up from the settings, the run's id, and a function that takes its messages."""
 
 
 def control_message(event: ProviderCall | GatewayRefusal) -> GatewayMessage:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from evolverpc_common.network_addresses import Network
 from evolverpc_common.open_connections import raise_descriptor_limit
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, SWEEP, Log
-from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage, Setup
+from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.run_settings import BUILDS_IN_SANDBOX, parse_secret_header
 from sandbox_runtime import (
@@ -26,15 +26,7 @@ from sandbox_runtime import (
     egress_to,
 )
 from sandbox_runtime.backends import open_runtime
-from sandbox_runtime.gateway import (
-    Gateway,
-    GatewayPolicy,
-    GatewayPorts,
-    Provider,
-    SecretHeader,
-    configured,
-    known,
-)
+from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts, Provider, SecretHeader, configured, known
 from sandbox_runtime.source import ClientSandbox, ClientSettings, GitToken, Source
 
 GITHUB = "github.com"
@@ -53,7 +45,7 @@ async def open_setup(
     source: Source | None = None,
     holds_model_calls: bool = False,
     publishes: bool = False,
-) -> AsyncIterator[Setup]:
+) -> AsyncIterator["Setup"]:
     """Open the set-up that the settings describe; the gateway closes last, so that no sandbox outlives it.
 
     `allowed_networks`, `holds_model_calls`: as of `Gateway`. `source`: that of the settings, if it was read before.
@@ -84,7 +76,7 @@ async def open_setup(
             if settings.sandbox != "modal" or not publishes:
                 raise
             await runtime.prepare(recipe, on_progress=log, rebuild=True)
-        yield _SandboxSetup(runtime, source, client, gateway, checkout.commit, log)
+        yield Setup(runtime, source, client, gateway, checkout.commit, log)
 
 
 async def publish(settings: RunConfig, log: Callable[[str], None]) -> None:
@@ -122,7 +114,9 @@ async def _runtime(
 
 
 @dataclass
-class _SandboxSetup:
+class Setup:
+    """What sandboxes are started from. `gateway`: None without one. `commit`: the full id of the one that all run."""
+
     runtime: Runtime
     source: Source
     settings: ClientSettings
@@ -133,9 +127,11 @@ class _SandboxSetup:
     """The last sandbox of each number; it may have ended."""
 
     def find(self, id_: str) -> ClientSandbox | None:
+        """Return the sandbox of this id, None if the session has none; it may have ended."""
         return next((client for client in self.started.values() if client.id == id_), None)
 
     async def start(self, number: int) -> RunningSandbox:
+        """Start a sandbox; see `sandbox_runtime.pool.StartSandbox`."""
         gateway_session = self._open_session if self.gateway is not None else None
         client = ClientSandbox(
             self.runtime,
@@ -154,6 +150,7 @@ class _SandboxSetup:
         return client
 
     async def at(self, url: str) -> ClientSandbox | None:
+        """Return the sandbox with this endpoint; None if it has ended."""
         for client in tuple(self.started.values()):
             with suppress(SandboxGone):
                 if (await client.endpoint()).url.removesuffix("/rpc") == url.removesuffix("/rpc"):
@@ -161,10 +158,12 @@ class _SandboxSetup:
         return None
 
     def release_model_calls(self) -> None:
+        """Answer calls to models from now on; see `sandbox_runtime.gateway.Gateway`."""
         if self.gateway is not None:
             self.gateway.release_model_calls()
 
     def spent(self, usd: float) -> None:
+        """Report what the whole run has spent so far, calls through this gateway included."""
         gateway = self.gateway
         if gateway is not None:  # `usd` is a little old, so this gateway's own part is never too small
             gateway.spend.other_spend_usd = max(gateway.spend.other_spend_usd, usd - gateway.spend.spent_usd)

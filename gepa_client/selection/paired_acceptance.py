@@ -2,31 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from gepa.core.adapter import EvaluationBatch
 from gepa.core.state import GEPAState
 from gepa.proposer.base import CandidateProposal
 from gepa.strategies.acceptance import AcceptanceCriterion
-from gepa.strategies.proposal_selection import SelectionStrategy
+from gepa.strategies.proposal_selection import AllImprovements, SelectionStrategy
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.gepa.row_loaders import AnyRow, RowLoader
-from gepa_client.gepa.versions import cache_batch
+from gepa_client.gepa.hooks import cache_batch
+from gepa_client.gepa.rows import RowLoader
 from gepa_client.journal.requests import digest_of
 
 Proposal = CandidateProposal[Any]
 State = GEPAState[Any, Any]
 TOO_LITTLE = "too little evidence"
-
-
-class BatchAdapter(Protocol):
-    """What is used of GEPA's adapter."""
-
-    def batch_evaluate(
-        self, items: Sequence[tuple[dict[str, str], Sequence[AnyRow]]]
-    ) -> list[EvaluationBatch[Any, Any]]:
-        """Return the results of each candidate on its rows."""
 
 
 @dataclass(frozen=True)
@@ -55,25 +45,29 @@ ERROR, MINIBATCHES = 0.2, 4
 class PairedAcceptance:
     """GEPA's acceptance criterion by an exact sign-flip test of the scores of proposal and parent on the same rows.
 
+    It is GEPA's selection strategy too, and decides on all proposals before another strategy, `selection`, selects.
+
     A proposal whose scores do not sum to more than its parent's is rejected. As long as the test is undecided, proposal
     and parent are evaluated on further training rows, until they have twice as many, up to `rows` (by default
     `MINIBATCHES` minibatches); a proposal that is undecided then is rejected. At most a share `error` of proposals that
     are no better than their parents is accepted, if the rows of the minibatch, which reflection has read, are like
     other rows.
 
-    `minibatch`: the number of its rows. The further rows are taken in a random order of the training rows, by `seed`,
-    which is another one in each iteration. All undecided proposals of an iteration are evaluated in one batch.
+    `adapter`: that of GEPA, with a `batch_evaluate`. `minibatch`: the number of its rows. The further rows are taken in
+    a random order of the training rows, by `seed`, which is another one in each iteration. All undecided proposals of
+    an iteration are evaluated in one batch.
 
     Raises:
         SettingsError: with so few rows no proposal could be accepted.
     """
 
-    adapter: BatchAdapter
+    adapter: Any
     train: RowLoader
     minibatch: int
     seed: int
     error: float = ERROR
     rows: int | None = None
+    selection: SelectionStrategy = field(default_factory=AllImprovements)
     _decisions: dict[int, AcceptanceDecision] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -87,6 +81,11 @@ class PairedAcceptance:
                 f"parent is ahead on all of {self._most} training rows with probability {0.5**self._most:.2g}, and "
                 f"at most {self.error:g} is allowed: give more training rows"
             )
+
+    def select(self, proposals: list[Proposal], state: State, acceptance: AcceptanceCriterion) -> list[Proposal]:
+        """Decide on the proposals, and return those that the other strategy selects. Raises: as `decide`."""
+        self.decide(proposals, state)
+        return self.selection.select(proposals, state, acceptance)
 
     def should_accept(self, proposal: Proposal, state: State) -> bool:  # noqa: ARG002 - GEPA's signature
         """Return the decision of `decide`."""
@@ -144,19 +143,6 @@ class PairedAcceptance:
             before, after = scores[digest_of(one.parent)], scores[digest_of(one.proposal.candidate)]
             one.before |= {row: before[row] for row in rows}
             one.after |= {row: after[row] for row in rows}
-
-
-@dataclass
-class DecidingSelection:
-    """A selection strategy of GEPA that has the acceptance decide on all proposals before another strategy selects."""
-
-    selection: SelectionStrategy
-    acceptance: PairedAcceptance
-
-    def select(self, proposals: list[Proposal], state: State, acceptance: AcceptanceCriterion) -> list[Proposal]:
-        """Return the proposals that the other strategy selects. Raises: as `PairedAcceptance.decide`."""
-        self.acceptance.decide(proposals, state)
-        return self.selection.select(proposals, state, acceptance)
 
 
 def _comparison(proposal: Proposal, state: State) -> _Comparison:

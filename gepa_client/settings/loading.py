@@ -18,15 +18,7 @@ from evolverpc_common.settings.sources import (
     validated,
 )
 from gepa_client.journal.entries import RESUMED_BY
-from gepa_client.settings.run_config import (
-    ALTERNATIVES,
-    DEPENDS,
-    ENDINGS,
-    REPLACED,
-    ROW_SETTINGS,
-    SETTINGS,
-    RunConfig,
-)
+from gepa_client.settings.run_config import ALTERNATIVES, DEPENDS, ENDINGS, REPLACED, ROW_SETTINGS, SETTINGS, RunConfig
 from gepa_client.settings.run_settings import STDIN
 from gepa_client.settings.secret_settings import NOT_RECORDED, left_out
 

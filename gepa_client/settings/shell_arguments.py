@@ -1,4 +1,4 @@
-"""Settings as the words of a command line."""
+"""Settings as the words of a command line, among them those that continue a completed run."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,8 @@ from typing import Any
 
 from evolverpc_common.display_text import shell_line
 from evolverpc_common.settings.definition import json_object
-from gepa_client.settings.run_config import CHECK_SETTINGS, SETTINGS
+from gepa_client.journal.entries import StoredRun
+from gepa_client.settings.run_config import CHECK_SETTINGS, ENDINGS, SETTINGS
 from gepa_client.settings.secret_settings import without_secrets
 
 
@@ -51,3 +52,24 @@ class GivenArguments:
             if value is not None and (name != "check" or setting in CHECK_SETTINGS):
                 words += flag_arguments(setting, value)
         return shell_line(words)
+
+
+NO_LIMIT = "no limit ended it, so no flag continues it"
+
+
+def flags_to_continue(run: StoredRun) -> list[str]:
+    """Return flags by which a resume continues a completed run; none if no limit ended it.
+
+    A limit is raised from its value or, if it would then still be reached, from what the run used.
+    """
+    ended_by = (run.reason or "").partition(" ")[0]
+    if ended_by not in ("perfect_score", *ENDINGS):
+        return []
+    flags = [SETTINGS["past_perfect"].flag] if ended_by == "perfect_score" else []
+    reached = run.counters | ({} if run.best is None else {"score": run.best["score"]})
+    for name, limit in ENDINGS.items():
+        given, used = run.config.get(name), reached.get(limit.counter)
+        if name == ended_by or (given is not None and used is not None and used >= given):
+            larger = (2 * value if limit.doubled else value + 0.05 for value in (given, used) if value is not None)
+            flags += [SETTINGS[name].flag, f"{next(value for value in larger if used is None or value > used):.15g}"]
+    return flags

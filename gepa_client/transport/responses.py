@@ -1,6 +1,6 @@
 """What an HTTP answer means: a result, one of the contract's errors, or something that is no answer at all."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -53,7 +53,7 @@ def example_results(model: type[ExampleResults], answer: JsonValue, count: int) 
         method = model.__name__.removesuffix("Result").lower()
         raise BadResponse(f"{method} answered {given} results for {count} examples")
     results: Any = answer
-    return bounded(results["results"])
+    return [_bounded(given) for given in results["results"]]
 
 
 def is_pending(answer: JsonValue) -> bool:
@@ -171,16 +171,12 @@ def _opens_at_most(count: int, body: bytes) -> bool:
     return True
 
 
-def bounded(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Results that fit the contract, with a failure in the place of a score whose size is beyond `MAX_NUMBER`.
+def _bounded(given: dict[str, Any]) -> dict[str, Any]:
+    """Return a result that fits the contract, a failure if its score is beyond `MAX_NUMBER` in size.
 
     Raises:
-        BadResponse: the reported cost of an example is beyond it.
+        BadResponse: the reported cost of the example is beyond it.
     """
-    return [_bounded(given) for given in results]
-
-
-def _bounded(given: dict[str, Any]) -> dict[str, Any]:
     usage = given.get("usage") or {}
     spent = {"seconds": given["seconds"], "metric_calls": given.get("metric_calls"), **usage}
     for model, taken in (usage.get("models") or {}).items():

@@ -17,16 +17,7 @@ from gepa_client.transport.address import Address, refused, rpc_url
 from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.http_transport import CONNECT_TIMEOUT_S, HttpTransport
 from gepa_client.transport.responses import example_results, is_pending, result_of, validated
-from protocol import (
-    CURRENT_VERSION,
-    METHODS,
-    Candidate,
-    DiscoverResult,
-    EvaluateResult,
-    JsonValue,
-    Pending,
-    Progress,
-)
+from protocol import CURRENT_VERSION, METHODS, Candidate, DiscoverResult, EvaluateResult, JsonValue, Pending, Progress
 from protocol.errors import Overloaded, RpcError, Unauthorized, VersionNotSupported
 
 T = TypeVar("T")
@@ -194,7 +185,8 @@ class RpcClient:
                 answer = await self._until_answered("get_result", collect, {}, deadline, instance, resends)
         except asyncio.CancelledError:
             if call_id is not None and self.offers("cancel"):
-                await self._cancel_quietly(call_id)
+                with contextlib.suppress(ClientError, RpcError):
+                    await self._post("cancel", {"call_id": call_id}, {}, time.monotonic() + CANCEL_TIMEOUT_S)
             raise
         return answer
 
@@ -241,10 +233,6 @@ class RpcClient:
                 await self.discover(timeout_s=CONNECT_TIMEOUT_S, resends=0)
         if self.instance_id != instance:
             raise InstanceChanged(f"the server was replaced: instance {instance} is gone")
-
-    async def _cancel_quietly(self, call_id: str) -> None:
-        with contextlib.suppress(ClientError, RpcError):
-            await self._post("cancel", {"call_id": call_id}, {}, time.monotonic() + CANCEL_TIMEOUT_S)
 
     async def _post(self, method: str, params: Mapping[str, Any], meta: dict[str, Any], deadline: float) -> JsonValue:
         remaining = deadline - time.monotonic()
@@ -345,19 +333,15 @@ class RpcClient:
         batch: Sequence[Mapping[str, Any]],
         *,
         capture_traces: bool = False,
-        items: Sequence[Mapping[str, Any]] | None = None,
         call_id: str | None = None,
         group: str | None = None,
         timeout_s: float | None = None,
     ) -> dict[str, Any]:
         """Evaluate examples given as they go over the wire; the result as JSON, validated, one entry per example.
 
-        `items`: as `EvaluateParams.items`, for a server with capability `batch_evaluate`.
         A result whose score is too large is a failure of its example; see `responses`.
         """
         params = {"candidate": candidate, "batch": list(batch), "capture_traces": capture_traces}
-        if items is not None:
-            params["items"] = list(items)
         answer = await self.call("evaluate", params, call_id=call_id, group=group, timeout_s=timeout_s)
         return {"results": example_results(EvaluateResult, answer, len(batch))}
 

@@ -12,7 +12,7 @@ from gepa_client.journal.steer_entries import SetBudget
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.settings.loading import replaced
-from gepa_client.steering.request_queue import request
+from gepa_client.steering.user_requests import request
 from gepa_service.model.work import ENDED, NAMES, Status, Work
 from gepa_service.records.record import now
 from gepa_service.records.store import TenantRecords

@@ -18,7 +18,7 @@ from gepa_client.evolution.names import component_texts, manual_run_name
 from gepa_client.fleet.example_retries import ATTEMPTS
 from gepa_client.fleet.fleet import Fleet
 from gepa_client.fleet.slots import InFlightLimit
-from gepa_client.gepa.row_loaders import Row
+from gepa_client.gepa.rows import Row
 from gepa_client.journal.entries import EVALUATE
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import request_key

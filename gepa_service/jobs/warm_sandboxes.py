@@ -11,8 +11,7 @@ from typing import Any
 from evolverpc_common.network_addresses import Network
 from gepa_client.errors import ClientError
 from gepa_client.fleet.endpoints_file import read_endpoints_file
-from gepa_client.sandboxing.open_sandboxes import OpenSandboxes, open_sandboxes
-from gepa_client.sandboxing.session import SessionNotStarted
+from gepa_client.sandboxing.session import OpenSandboxes, SessionNotStarted, open_sandboxes
 from gepa_client.sandboxing.session_interface import Log
 from gepa_client.sandboxing.session_messages import SessionMessage, pool_log, refusal_log
 from gepa_client.sandboxing.setup import open_setup, source_of

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gepa_client.certificate.verification import mismatches
+from gepa_client.certificate.certificate import mismatches
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.store import open_store
 from tests.faults import execution_log

@@ -24,7 +24,7 @@ from gepa_client.errors import ClientError, RowsError, details, summary
 from gepa_client.evolution.checkout import LocalCheckout
 from gepa_client.evolution.manual_mutation import ManualMutation
 from gepa_client.evolution.names import BY_HAND, code_label, short_commit_name
-from gepa_client.gepa.row_loaders import EXACT_VALUES, AnyRow
+from gepa_client.gepa.rows import EXACT_VALUES, AnyRow
 from gepa_client.journal.mutation_entries import Rejection
 from gepa_client.run.output_folder import write_json
 from gepa_client.run.splits import ListServerRows, rows_of
@@ -328,7 +328,7 @@ def _home_as_json(asked: _Mutation) -> dict[str, Any]:
 async def _mutate_once(server: Address, asked: _Mutation) -> ManualMutation:
     # aiohttp comes with these, which `--help` does not need
     from gepa_client.evolution.manual_mutation import mutate_once
-    from gepa_client.gepa.row_loaders import list_server_rows
+    from gepa_client.gepa.rows import list_server_rows
     from gepa_client.transport.rpc_client import RpcClient
 
     try:

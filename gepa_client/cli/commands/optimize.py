@@ -11,7 +11,7 @@ from gepa_client.cli.commands.page_process import page_shown
 from gepa_client.cli.commands.sandbox_session import sandboxed, show_findings
 from gepa_client.errors import ClientError, summary
 from gepa_client.foreground.foreground_run import ForegroundRun
-from gepa_client.foreground.new_run import checked_run
+from gepa_client.foreground.run_starts import checked_run
 from gepa_client.journal.entries import ITS_ID
 from gepa_client.journal.store import default_store
 from gepa_client.run.output_folder import new_run_id

@@ -14,7 +14,7 @@ from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.lease import lease_seconds
 from gepa_client.journal.steer_entries import Cancel, Pause
 from gepa_client.journal.store import Store
-from gepa_client.steering.stopping import BY_HAND, CANCEL, STATUS, stop
+from gepa_client.steering.user_requests import BY_HAND, CANCEL, STATUS, stop
 from gepa_client.views.console import STILL_RUNNING, echo, echo_next, make_console, print_json, refuse, safe_line
 
 Wait = Annotated[float, typer.Option("--wait", min=0, metavar="SECONDS", help="How long to wait for the run to stop.")]

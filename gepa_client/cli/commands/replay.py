@@ -8,7 +8,7 @@ import typer
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run
-from gepa_client.foreground.foreground_run import replaying
+from gepa_client.foreground.run_starts import replaying
 from gepa_client.run import output_folder as files
 from gepa_client.views.console import refuse
 

@@ -10,16 +10,15 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.commands.page_process import page_shown
 from gepa_client.cli.commands.sandbox_session import sandboxed
 from gepa_client.cli.commands.store_access import open_cli_run
-from gepa_client.foreground.continued_run import output_again, settings_again
-from gepa_client.foreground.foreground_run import ForegroundRun, replaying
+from gepa_client.foreground.foreground_run import ForegroundRun
+from gepa_client.foreground.run_starts import output_again, replaying, settings_again
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.store import default_store
 from gepa_client.run import output_folder as files
-from gepa_client.settings.raised_limits import NO_LIMIT, flags_to_continue
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.run_settings import FleetSettings, SandboxSettings
-from gepa_client.settings.shell_arguments import GivenArguments
+from gepa_client.settings.shell_arguments import NO_LIMIT, GivenArguments, flags_to_continue
 from gepa_client.views.console import PAUSED, echo, echo_next, make_console, print_json, refuse, safe_line
 from gepa_client.views.event_stream import EventStream
 

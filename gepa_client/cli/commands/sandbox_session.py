@@ -14,7 +14,7 @@ from gepa_client.settings.run_config import RunConfig
 from gepa_client.views.console import USAGE, echo, fail, log_markup, make_console, safe
 
 if TYPE_CHECKING:
-    from gepa_client.sandboxing.session_messages import OpenSetup
+    from gepa_client.sandboxing.session import OpenSetup
 
 
 @contextmanager

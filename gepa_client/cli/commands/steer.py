@@ -22,7 +22,7 @@ from gepa_client.journal.history import discovery, recorded_events
 from gepa_client.journal.steer_entries import LONGEST_TEXT, AnyAction, action_of, described
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
-from gepa_client.steering.request_queue import request
+from gepa_client.steering.user_requests import request
 from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from protocol.code import CODE_COMPONENTS
 

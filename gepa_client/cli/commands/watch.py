@@ -19,7 +19,7 @@ from gepa_client.journal.store import LAST, default_store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.page.built_page import PageMissing, built_page
 from gepa_client.page.page_server import PageServer, serving
-from gepa_client.steering.stopping import post_request
+from gepa_client.steering.user_requests import post_request
 from gepa_client.views.console import echo, make_console, refuse
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from gepa_client.analysis.ties import decide
-from gepa_client.certificate.test_plan import commitment_of, part_of_test, plan_part
+from gepa_client.certificate.sealed_test import commitment_of, part_of_test, plan_part
 from gepa_client.journal.entries import (
     COMMITMENT,
     EVENTS,

@@ -10,7 +10,7 @@ import pytest
 from gepa_client.analysis.statistics.noise_estimate import Noise
 from gepa_client.analysis.statistics.paired_comparison import compare
 from gepa_client.certificate.certificate import Certificate, certify
-from gepa_client.certificate.test_plan import decide
+from gepa_client.certificate.sealed_test import decide
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.store import open_store
 from tests.gepa_client.certificate.certified_run import BEST, TEST_SCORES, Certified

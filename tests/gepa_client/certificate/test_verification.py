@@ -11,8 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gepa_client.certificate.certificate import COVERED, certify
-from gepa_client.certificate.verification import leaves, mismatches
+from gepa_client.certificate.certificate import COVERED, certify, leaves, mismatches
 from gepa_client.errors import ClientError, NoCertificate
 from gepa_client.journal.entries import Entry
 from gepa_client.journal.store import Store, open_store

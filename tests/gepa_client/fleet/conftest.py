@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gepa_client.fleet import Address, Fleet, FleetEvent, Pin, cooldown, endpoints_file
+from gepa_client.fleet import Address, Fleet, FleetEvent, Pin, endpoints_file
 from gepa_client.transport import rpc_client
 from gepa_client.transport.calls import AttemptLog, Call, Reply
 from gepa_client.transport.responses import example_results
@@ -25,7 +25,7 @@ WAIT_S = 10
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEPA_TOKEN", TOKEN)
     monkeypatch.setattr(rpc_client, "FIRST_PAUSE_S", 0.005)
-    monkeypatch.setattr(cooldown, "FIRST_S", 0.02)
+    monkeypatch.setattr("gepa_client.fleet.endpoint.FIRST_S", 0.02)
     monkeypatch.setattr(endpoints_file, "POLL_S", 0.01)
     monkeypatch.setattr(RpcClient, "send", _send)
 

@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from gepa_client.fleet import cooldown
 from gepa_client.fleet.example_retries import ExampleRetries, HostEvidence
 
 MODEL = "api.openai.com"
@@ -127,4 +126,3 @@ def test_a_host_that_asks_to_wait_is_left_alone_by_every_row_up_to_a_limit(asked
         retries.sending("one")
         retries.judge([away(**asks)])
         assert retries.requested_s() == pytest.approx(waited_s, abs=1)
-    assert cooldown.LONGEST_REQUESTED_S == 60

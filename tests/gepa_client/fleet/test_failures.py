@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from gepa_client.errors import Interrupted
-from gepa_client.fleet import Address, cooldown
+from gepa_client.fleet import Address
 from gepa_client.fleet.endpoint import FAILURES_TO_COOL_DOWN, Endpoint
 from gepa_client.transport import rpc_client
 from protocol.errors import Overloaded
@@ -120,9 +120,11 @@ async def test_an_overloaded_endpoint_is_left_alone_as_long_as_it_asks(cluster, 
 
 
 async def test_a_server_that_refuses_everything_is_an_outage_and_pauses_grow(cluster, opened, monkeypatch):
-    assert cooldown.cooldown_s(3, 0.0) > 2 * cooldown.cooldown_s(0, 0.0)
-    assert cooldown.cooldown_s(0, 3600.0) == 60, "no server rests longer at its own request"
-    monkeypatch.setattr(cooldown, "LONGEST_S", 0.02)
+    resting = Endpoint.at(Address("http://127.0.0.1:9", token="t"))
+    first_s, *_, fourth_s = [resting.next_cooldown_s() for _ in range(4)]
+    assert fourth_s > 2 * first_s
+    assert resting.next_cooldown_s(3600.0) == 60, "no server rests longer at its own request"
+    monkeypatch.setattr("gepa_client.fleet.endpoint.LONGEST_S", 0.02)
     server = cluster.start()
     server.refusals.extend([Overloaded(retry_after_s=0.01)] * 1000)
     async with opened(server, max_outage_s=0.2) as fleet:

@@ -5,7 +5,7 @@ import pytest
 from gepa_client.fleet import Address, Pin
 from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.fleet.slots import Slots
-from tests.gepa_client.fleet.conftest import WAIT_S, Ledger, begin, results
+from tests.gepa_client.fleet.conftest import WAIT_S, begin, results
 from tests.support.waiting import eventually
 
 
@@ -42,20 +42,6 @@ async def test_calls_are_served_in_the_order_of_their_requests_pinned_or_not(clu
         cluster.let_go(server)
         await results(first, *tasks)
         assert [params["batch"][0]["id"] for params in server.called("evaluate")] == ["first", *"012345"]
-
-
-async def test_cancelling_a_call_in_flight_cancels_it_on_the_server(cluster, opened):
-    server = cluster.start(1, held=True)
-    async with opened(server) as fleet:
-        ledger = Ledger("mine")
-        task = begin(fleet, "a", ledger)
-        await eventually(lambda: server._running == 1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert server.cancelled == ["mine/1"]
-        assert ledger.outcomes == ["cancelled"]
-        assert fleet.in_flight == 0
 
 
 async def test_a_slot_given_to_a_call_that_is_cancelled_at_that_moment_is_free():

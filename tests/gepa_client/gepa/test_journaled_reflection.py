@@ -83,11 +83,3 @@ def test_a_process_that_ends_between_two_answers_is_continued_with_the_second_on
     assert checked(replaying(store), Model())[0] == live[0]
     about = [entry.about for entry in store.entries(RUN.id, SEARCH)]
     assert about[2:] == [f"reflect on 'a', as the first answer was truncated, job {at}" for at in range(2)]
-
-
-def test_another_prompt_than_the_recorded_one_stops_the_run(store):
-    with recording(store) as journal:
-        reflected(journal, Model())
-    with recording(store) as journal, pytest.raises(Interrupted, match="not the run that was recorded") as caught:
-        reflected(journal, Model(), [JOBS[0], ({"a": "changed"}, {"a": [{"x": 1}]}, ["a"]), JOBS[2]])
-    assert caught.value.status == "failed"

@@ -2,7 +2,7 @@ import gepa
 import pytest
 
 from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row
-from gepa_client.gepa.row_loaders import ServerRow
+from gepa_client.gepa.rows import ServerRow
 from gepa_client.journal.entries import RETRACE
 from protocol.errors import InvalidParams, LimitExceeded, MethodNotFound, Overloaded
 from tests.gepa_client.gepa.silent import Silent

@@ -17,7 +17,7 @@ from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import open_store
 from gepa_client.page import connections, page_server
 from gepa_client.page.page_server import HEADERS, PageServer
-from gepa_client.steering.stopping import post_request
+from gepa_client.steering.user_requests import post_request
 from tests.gepa_client.page.browsing import TIMEOUT_S, Browser, served
 from tests.gepa_client.stored_run import RUN_ID, Made, decisions, put
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gepa_client.journal.store import open_store
-from gepa_client.steering.stopping import post_request
+from gepa_client.steering.user_requests import post_request
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve, Start
 from tests.gepa_client.page.page_state import begun, read_run, replayed_state
 from tests.gepa_client.word_program import WORDS, Script, proposed, rows

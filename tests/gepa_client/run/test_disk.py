@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from gepa_client.run.run_errors import stop_for
+from gepa_client.run.failures import stop_for
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG])

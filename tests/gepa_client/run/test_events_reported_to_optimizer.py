@@ -11,15 +11,15 @@ import pytest
 
 from gepa_client.errors import Interrupted
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.row_loaders import Row
+from gepa_client.gepa.rows import Row
 from gepa_client.journal.entries import EVALUATE, GATEWAY, MODEL_CALL, SEARCH, StoredRun
 from gepa_client.journal.run_events import CallRefused, Event, Finished, Progress
 from gepa_client.journal.store import open_store
-from gepa_client.run import stop_conditions, supervisor
+from gepa_client.run import stops, supervisor
 from gepa_client.run.control_messages import CapMessage, DriverJob
 from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.run_view import RunView
-from gepa_client.run.stop_conditions import held_calls_abandoned
+from gepa_client.run.stops import held_calls_abandoned
 from gepa_client.run.supervisor import DriverProcess
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.conftest import Cli, Serve
@@ -166,8 +166,8 @@ def test_a_cap_ends_the_run_with_its_reason(serve: Serve, words: Script, job: Dr
 def test_at_the_cap_held_calls_are_abandoned_without_a_score(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stop_conditions, "QUIET_S", 0.2)
-    monkeypatch.setattr(stop_conditions, "POLL_S", 0.02)
+    monkeypatch.setattr(stops, "QUIET_S", 0.2)
+    monkeypatch.setattr(stops, "POLL_S", 0.02)
     server = ScriptedServer()
     gate = threading.Event()
 

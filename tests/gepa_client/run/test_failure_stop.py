@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gepa_client.gepa.batch_evaluator import ExampleDone
-from gepa_client.run.stop_conditions import FAILURE_WINDOW, FailureStop
+from gepa_client.run.stops import FAILURE_WINDOW, FailureStop
 from gepa_client.settings.run_settings import Evolve
 from gepa_client.transport.event_loop import CancelToken
 

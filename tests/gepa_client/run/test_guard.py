@@ -13,8 +13,8 @@ from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.run_events import Event, StepFailed, Warned
-from gepa_client.run.guards import FailureGuard, RunWarnings
-from gepa_client.run.stop_conditions import BetweenExamples
+from gepa_client.run.failures import FailureGuard, RunWarnings
+from gepa_client.run.stops import BetweenExamples
 from gepa_client.settings.run_config import RunConfig
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gepa_client.gepa.row_loaders import Row, RowLoader, rows_left, search_rows
+from gepa_client.gepa.rows import Row, RowLoader, rows_left, search_rows
 from gepa_client.run.splits import Splits
 from gepa_client.run.tie_break import final_rows
 from gepa_client.settings.run_config import RunConfig

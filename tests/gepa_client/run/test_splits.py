@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.gepa.row_loaders import AnyRow, Row, RowsError, ServerRow
+from gepa_client.gepa.rows import AnyRow, Row, RowsError, ServerRow
 from gepa_client.run import splits
 from gepa_client.run.tie_break import reserved_calls
 from gepa_client.settings.run_config import RunConfig

@@ -4,7 +4,7 @@ import pytest
 from gepa.strategies.proposal_sampling import IndependentSampling, PxNSampling, SingleMutationSampling
 from gepa.strategies.proposal_selection import BestImprovement, TopKImprovements
 
-from gepa_client.run.stoppers import stoppers
+from gepa_client.run.stops import stoppers
 from gepa_client.run.strategies import arguments, selection
 from gepa_client.settings.run_config import RunConfig
 

@@ -154,7 +154,7 @@ def test_events_of_the_gateway_are_sent_to_the_optimizer(setup: FakeSetup) -> No
 
 
 def test_events_of_the_optimizer_reach_the_sandboxes(setup: FakeSetup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gepa_client.sandboxing.open_sandboxes.IDLE_S", 0.05)
+    monkeypatch.setattr("gepa_client.sandboxing.session.IDLE_S", 0.05)
     given = settings(sandboxes=4)
     notes: list[Log] = []
     with sandboxed(given, "run", AGAIN, open_setup=setup.open) as sandboxes:

@@ -8,12 +8,12 @@ import gepa
 from gepa.core.callbacks import CandidateRejectedEvent
 
 from gepa_client import ProgramReflection, RemoteAdapter
-from gepa_client.gepa.row_loaders import Row, RowLoader
+from gepa_client.gepa.rows import Row, RowLoader
 from gepa_client.run import strategies
-from gepa_client.run.proposal_watcher import ProposalWatcher
+from gepa_client.run.watchers import ProposalWatcher
 from gepa_client.selection.race import RacedSelection
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.steering.active_requests import ActiveRequests
+from gepa_client.steering.steering import ActiveRequests
 from protocol import Example
 from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.scripted_server import Host, ScriptedServer, ok
@@ -137,5 +137,5 @@ class Rejections:
 
     def on_candidate_rejected(self, event: CandidateRejectedEvent) -> None:
         made = self.proposals.next_rejected()
-        race = self.race.lost_by(made.made) if self.race is not None and made is not None else None
+        race = self.race.rejecting(made.made).get("race") if self.race is not None and made is not None else None
         self.found.append((event["reason"], None if race is None else race.model_dump()))

@@ -10,8 +10,8 @@ from gepa.core.state import EvaluationCache
 from gepa.proposer.base import CandidateProposal
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.gepa.row_loaders import AnyRow, Row, RowLoader
-from gepa_client.gepa.versions import cached_scores
+from gepa_client.gepa.hooks import cached_scores
+from gepa_client.gepa.rows import AnyRow, Row, RowLoader
 from gepa_client.selection.paired_acceptance import PairedAcceptance
 
 TRAIN = RowLoader([Row(str(at), {"n": at}) for at in range(40)])

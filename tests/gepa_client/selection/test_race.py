@@ -9,8 +9,9 @@ import pytest
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client import RemoteAdapter
-from gepa_client.selection import race, race_blocks
-from gepa_client.selection.race_blocks import AHEAD, LEAST_BLOCK, DropDecision, targets
+from gepa_client.selection import race
+from gepa_client.selection.race import AHEAD, LEAST_BLOCK
+from gepa_client.selection.race_rule import DropDecision, targets
 from protocol import Example
 from tests.gepa_client.endpoint_fixtures import token
 from tests.gepa_client.scripted_server import Host
@@ -54,7 +55,7 @@ def test_a_run_whose_proposals_never_lose_is_that_of_full_validation(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings: dict[str, Any] = {"frontier_type": "hybrid", "proposals": "2x2", "use_merge": True}
-    monkeypatch.setattr(race_blocks, "drop_decision", lambda *_: DropDecision(False, 0.0, 0.0))
+    monkeypatch.setattr(race, "drop_decision", lambda *_: DropDecision(False, 0.0, 0.0))
     full, races = (raced(host, Program(), validation=validation, **settings) for validation in ("full", "race"))
     assert len(races.candidates) > 2
     assert races.in_full() == full.in_full()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gepa_client.selection.race import behind_best
-from gepa_client.steering.active_requests import SteeredParents
+from gepa_client.steering.steering import SteeredParents
 
 ROWS = 20
 

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gepa_client.selection.race_blocks import ERROR, DropDecision, drop_decision, race_order, targets
+from gepa_client.selection.race_rule import ERROR, DropDecision, drop_decision, race_order, targets
 
 ROWS = 200
 

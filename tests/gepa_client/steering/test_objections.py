@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gepa_client.journal.steer_entries import AnyAction, Drop, Hint, Pin, Propose, SetBudget, Withdraw
-from gepa_client.run.stoppers import perfect_stop, stoppers
+from gepa_client.run.stops import perfect_stop, stoppers
 from gepa_client.settings.run_config import RunConfig
-from gepa_client.steering.objections import RequestContext, objection
+from gepa_client.steering.user_requests import RequestContext, objection
 
 CANDIDATES = [{"rules": "a", "git_branch": "main"}, {"rules": "b", "git_branch": "main"}, {"rules": "c"}]
 SITUATION = RequestContext(CANDIDATES, best=1, used={"max_metric_calls": 40, "max_seconds": 1.5}, proposals={"mine"})

@@ -7,8 +7,7 @@ import pytest
 
 from gepa_client.journal.entries import SteeringRequest
 from gepa_client.journal.journal import Journal
-from gepa_client.steering.active_requests import ActiveRequests
-from gepa_client.steering.steering import MOST_TRIES, Steering
+from gepa_client.steering.steering import MOST_TRIES, ActiveRequests, Steering
 
 
 class Queue:

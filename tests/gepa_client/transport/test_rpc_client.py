@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Refused
-from gepa_client.gepa.row_loaders import Row
+from gepa_client.gepa.rows import Row
 from gepa_client.transport import rpc_client
 from gepa_client.transport.rpc_client import RpcClient
 from protocol.errors import InvalidParams, LimitExceeded, Overloaded, Unauthorized, VersionNotSupported

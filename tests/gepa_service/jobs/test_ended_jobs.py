@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gepa_client.errors import ClaimLost, ConnectionLost, Interrupted, RunBusy, StoreUnavailable
-from gepa_client.run.run_errors import finished_by
+from gepa_client.run.failures import finished_by
 from gepa_service.jobs.optimization import ended_as
 
 

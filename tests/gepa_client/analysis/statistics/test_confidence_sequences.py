@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from gepa_client.selection.race_blocks import wealth
+from gepa_client.selection.race_rule import wealth
 
 POPULATIONS = [
     (0.0, 0.0, 0.0, 1.0, -1.0, 0.0),
@@ -21,7 +21,7 @@ def test_of_all_orders_at_most_the_error_ever_reach_the_evidence_against_a_true_
     population: tuple[float, ...], error: float
 ) -> None:
     orders = list(itertools.permutations(population))
-    wrong = sum(wealth(order, len(order), 0.0, 1.0) >= 1 / error for order in orders)
+    wrong = sum(wealth(order, len(order), 1.0) >= 1 / error for order in orders)
     assert wrong <= error * len(orders)
 
 
@@ -29,7 +29,7 @@ def test_of_all_orders_at_most_the_error_ever_reach_the_evidence_against_a_true_
 def test_the_unit_of_the_values_does_not_matter(scale: float) -> None:
     values = [0.2, -0.7, 0.0, -0.1, 0.4, -0.6]
     scaled = [value * scale for value in values]
-    assert wealth(scaled, 20, 0.0, scale) == pytest.approx(wealth(values, 20, 0.0, 1.0))
+    assert wealth(scaled, 20, scale) == pytest.approx(wealth(values, 20, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_the_unit_of_the_values_does_not_matter(scale: float) -> None:
 )
 def test_values_that_break_the_assumptions_are_refused(values: list[float], population: int) -> None:
     with pytest.raises(ValueError, match="value"):
-        wealth(values, population, 0.0, 1.0)
+        wealth(values, population, 1.0)

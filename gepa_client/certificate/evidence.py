@@ -1,19 +1,20 @@
-"""Read from the record of a run what its certificate rests on: test scores, noise, costs, digests, and faults."""
+"""The record of a run as its certificate reads it: test scores, noise, costs, digests, faults, and leaks of rows."""
 
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import orjson
 from pydantic import BaseModel, ConfigDict
 
+from gepa_client.analysis.copied_text import copied_texts, nearly_copied_texts, strings_in
 from gepa_client.analysis.statistics.noise_estimate import Noise, estimate
-from gepa_client.analysis.ties import ancestry, best_candidate, decide, dropped_of, finalists
-from gepa_client.certificate.test_plan import Commitment, Repeats, commitment_of, part_of_test, plan_part
+from gepa_client.analysis.ties import ancestry, decide, dropped_of, finalists
+from gepa_client.certificate.sealed_test import Commitment, Repeats, part_of_test, plan_part
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import (
     COMMITMENT,
@@ -22,7 +23,6 @@ from gepa_client.journal.entries import (
     PROCESSES,
     RACE,
     SEARCH,
-    START,
     STEER,
     TEST_PLAN,
     TIES,
@@ -31,17 +31,7 @@ from gepa_client.journal.entries import (
     StoredRun,
     unreported_results,
 )
-from gepa_client.journal.history import (
-    DISCOVERY,
-    TEST,
-    TRAIN,
-    VAL,
-    RecordedRow,
-    entries,
-    score_of,
-    sealed_rows,
-    selection_rows,
-)
+from gepa_client.journal.history import RecordedRow, entries, score_of, shared_rows
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.steer_entries import Propose, SteerEntry
 from gepa_client.journal.store import Store
@@ -101,107 +91,12 @@ class ByHand(CertificatePart):
     best_has_them: bool
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """The record of a completed run with a test, read once.
-
-    `rows`: by split; `val` is absent if the training rows validate. `test`: scores of the seed and of the `best`
-    candidate. `opened`: candidates but the seed that were scored on the test rows. `raced_out`: proposals that races
-    dropped. `left_scores`: of the best candidates on the validation rows that the search left out. `noise`, `budget`,
-    `by_hand`: as of the certificate. `digests`: of rows, entries, attempts and candidates. `faults`: what in the record
-    contradicts the rest of it. `seen`: the lowest and the highest score of the whole record.
-    """
-
-    run: StoredRun
-    program: dict[str, Any]
-    candidates: Sequence[CandidateRecord]
-    best: CandidateRecord
-    commitment: Commitment
-    rows: Mapping[str, Sequence[RecordedRow]]
-    plan: Repeats
-    test: tuple[RowScores, RowScores]
-    opened: int
-    raced_out: int
-    left_scores: Mapping[int, Sequence[float]]
-    noise: NoiseFound | None
-    budget: UsedBudget
-    by_hand: ByHand | None
-    digests: dict[str, str]
-    faults: list[str]
-    seen: tuple[float, float]
-
-
-def read_evidence(store: Store, run: StoredRun) -> Evidence:
-    """Read the evidence of a run's gain from its record.
-
-    Raises:
-        NoCertificate: the run has no complete test of its best candidate.
-    """
-    candidates = store.candidates(run.id)
-    best = best_candidate(store, run.id, candidates)
-    sealed = sealed_rows(store, run.id)
-    if (reason := _reason_against(run, best, sealed)) is not None:
-        raise NoCertificate(reason)
-    assert best is not None  # noqa: S101 - else there is a reason
-    journal = _RecordedEntries(store, run)
-    if journal.commitment is None:
-        raise NoCertificate("the run began with a version that did not commit to its test rows: start a new run")
-    plan = journal.plan(best.index)
-    faults: list[str] = []
-    scored = [journal.scores(kept, sealed, plan.count, faults) for kept in (candidates[0], best)]
-    start = {entry.number: orjson.loads(entry.answer) for entry in entries(store, run.id, START)}
-    if commitment_of(start[TEST], journal.commitment.held) != journal.commitment:
-        faults.append(_changed_rows(start[TEST], journal.commitment))
-    if start[DISCOVERY]["program"]["seed_candidate"] != candidates[0].texts:
-        faults.append("candidate 0 does not have the seed's texts")
-    selected = selection_rows(store, run.id)
-    faults += journal.scores_without_result(candidates, selected.get("val", selected["train"]))
-    left_scores: Mapping[int, Sequence[float]] = {}
-    try:
-        left_scores = journal.compared(candidates, selected["train"], selected.get("val", []))
-    except _WrongComparison as wrong:
-        faults.append(str(wrong))
-    attempts, cost_usd, unpriced, unreported = _attempts(store, run.id)
-    noise = journal.noise()
-    return Evidence(
-        run=run,
-        program=start[DISCOVERY]["program"],
-        candidates=candidates,
-        best=best,
-        commitment=journal.commitment,
-        rows={**selected, "test": sealed},
-        plan=plan,
-        test=(scored[0], scored[1]),
-        opened=max(1, len(journal.tested - {0})),
-        raced_out=journal.raced_out,
-        left_scores=left_scores,
-        noise=None if noise is None else NoiseFound(rows=noise.rows, within=noise.within, between=noise.between),
-        budget=UsedBudget(
-            evaluations=journal.evaluations,
-            test_evaluations=journal.test_evaluations,
-            cost_usd=cost_usd,
-            unpriced=unpriced,
-            unreported=unreported,
-        ),
-        by_hand=journal.by_hand(candidates, best),
-        digests={
-            "train_rows": digest_of(start[TRAIN]),
-            "val_rows": digest_of(start[VAL]),
-            "entries": journal.digest,
-            "attempts": attempts,
-            "candidates": _candidates_digest(candidates),
-        },
-        faults=faults,
-        seen=(min(journal.seen), max(journal.seen)),
-    )
-
-
 def search_noise(store: Store, run: StoredRun) -> Noise | None:
     """Return the noise of the evaluations that the search of a run repeated so far; None if it repeated none."""
-    return _RecordedEntries(store, run, [SEARCH]).noise()
+    return RecordedEntries(store, run, [SEARCH]).noise()
 
 
-def _reason_against(run: StoredRun, best: CandidateRecord | None, sealed: Sequence[RecordedRow]) -> str | None:
+def reason_against(run: StoredRun, best: CandidateRecord | None, sealed: Sequence[RecordedRow]) -> str | None:
     """Return why there can be no certificate; None if there can be one."""
     if not sealed and run.config.get("testset") is None:
         return "the run has no test rows: give `testset` to the next one"
@@ -215,12 +110,16 @@ def _reason_against(run: StoredRun, best: CandidateRecord | None, sealed: Sequen
     return None
 
 
-class _WrongComparison(Exception):
+class WrongComparison(Exception):
     """The comparison of the best candidates contradicts the record; the text states how."""
 
 
-class _RecordedEntries:
-    """One pass over the entries of a run, or over some parts of them."""
+class RecordedEntries:
+    """One pass over the entries of a run, or over some parts of them.
+
+    `commitment`: to the test rows, None without one. `tested`: candidates that were scored on the test rows.
+    `raced_out`: proposals that races dropped. `seen`: every score. `digest`: of all entries.
+    """
 
     def __init__(self, store: Store, run: StoredRun, parts: Iterable[str] | None = None) -> None:
         self._failure_score = float(run.config.get("failure_score") or 0.0)
@@ -321,7 +220,7 @@ class _RecordedEntries:
         """Return the scores of the compared candidates on validation rows that the search left out; none if no such.
 
         Raises:
-            _WrongComparison: the choice of the best candidate does not follow from the scores on fresh rows.
+            WrongComparison: the choice of the best candidate does not follow from the scores on fresh rows.
         """
         dropped = dropped_of(candidates)
         part = partial(part_of_ties, len(candidates), dropped=len(dropped))
@@ -331,19 +230,19 @@ class _RecordedEntries:
         plan = TiePlan.model_validate_json(found[0].answer)
         rows = {row.row_id: row for row in [*train, *val]}
         if not set(plan.rows) <= rows.keys():
-            raise _WrongComparison("the best candidates were compared on rows that the record lacks")
+            raise WrongComparison("the best candidates were compared on rows that the record lacks")
         validation = {row.row_id for row in val}
         left = [row for row in plan.rows if row in validation]
         scores = [kept.scores for kept in candidates]
         ties = self._compares_ties or not left
         if finalists(scores, dropped, ties=ties, seed=bool(left)) != plan.candidates:
-            raise _WrongComparison("the best candidates that were compared are not those of the record")
+            raise WrongComparison("the best candidates that were compared are not those of the record")
         used = [rows[row].id for row in left if any(str(row) in each for each in scores)]
         further = [rows[row] for row in plan.rows if row not in validation]
         used += self._rows_used(candidates, further, val, plan.searched)
         if used:
             named = ", ".join(used[:ROWS_NAMED])
-            raise _WrongComparison(
+            raise WrongComparison(
                 f"{len(used)} rows on which the best candidates were compared are not fresh (ids {named})"
             )
         fresh: dict[int, list[float]] = {}
@@ -358,13 +257,13 @@ class _RecordedEntries:
                 for row in plan.rows
             ]
             if [entry.digest for entry in results] != asked:
-                raise _WrongComparison(
+                raise WrongComparison(
                     f"the results of candidate {index}, which was compared, are not those of the fresh rows"
                 )
             fresh[index] = [self._score(entry.answer) for entry in results]
         made = TieDecision.model_validate_json(found[1].answer)
         if made != decide({index: list(scores[index].values()) for index in plan.candidates}, fresh, len(left)):
-            raise _WrongComparison("the decision between the best candidates does not follow from their scores")
+            raise WrongComparison("the decision between the best candidates does not follow from their scores")
         return {
             index: [score for row, score in zip(plan.rows, scored, strict=True) if row in validation]
             for index, scored in fresh.items()
@@ -415,11 +314,8 @@ class _RecordedEntries:
         return [score for key in keys for score in self._search.get(key.digest, ())]
 
 
-def _attempts(store: Store, run_id: str) -> tuple[str, float, int, int]:
-    """Return a digest of all attempts, in an order that no store chooses, and what their results cost.
-
-    The last three: the reported US dollars, the results of an unknown price, and those that reported no usage.
-    """
+def budget_used(store: Store, run_id: str, record: RecordedEntries) -> tuple[UsedBudget, str]:
+    """Return what a run used, and a digest of all attempts, in an order that no store chooses."""
     digests, costs, unpriced, unreported = [], [], 0, 0
     for made in store.all_attempts(run_id):
         digests.append(digest_of(made))
@@ -427,10 +323,19 @@ def _attempts(store: Store, run_id: str) -> tuple[str, float, int, int]:
         silent = unreported_results(made.kind, made.usage, made.examples, made.unpriced)
         unreported += silent
         unpriced += made.unpriced - silent
-    return digest_of(sorted(digests)), math.fsum(costs), unpriced, unreported
+    used = UsedBudget(
+        evaluations=record.evaluations,
+        test_evaluations=record.test_evaluations,
+        cost_usd=math.fsum(costs),
+        unpriced=unpriced,
+        unreported=unreported,
+    )
+    return used, digest_of(sorted(digests))
 
 
-def _candidates_digest(candidates: Sequence[CandidateRecord]) -> str:
+def candidates_digest(candidates: Sequence[CandidateRecord]) -> str:
+    """Return a digest of all candidates, the same for 1 and 1.0."""
+
     def floats(scores: Mapping[str, float]) -> dict[str, float]:
         return {name: float(score) for name, score in scores.items()}
 
@@ -448,7 +353,7 @@ def _candidates_digest(candidates: Sequence[CandidateRecord]) -> str:
     )
 
 
-def _changed_rows(rows: Sequence[dict[str, Any]], commitment: Commitment) -> str:
+def changed_rows(rows: Sequence[dict[str, Any]], commitment: Commitment) -> str:
     """Return the fault that names the test rows that are not those committed to."""
     digests = [digest_of(row) for row in rows]
     changed = [
@@ -457,3 +362,86 @@ def _changed_rows(rows: Sequence[dict[str, Any]], commitment: Commitment) -> str
     if changed:
         return f"{len(changed)} test rows are not those committed to (ids {', '.join(changed[:ROWS_NAMED])})"
     return f"the run has {len(rows)} test rows, and the commitment is to {len(commitment.rows)} (or to another digest)"
+
+
+NEARBY = 200
+"""Characters beside a copied text in which another text of its row counts as copied with it, such as its answer."""
+
+LISTED = 100
+"""Leaks that are listed; `Leaks.rows` counts all rows."""
+
+
+class Leak(CertificatePart):
+    """A text of a row in a component. `line`: where it begins, from 1. `words`: how many are copied.
+
+    `verbatim`: the words are copied in one run, not nearly. `answer`: another text of the row stands beside them.
+    """
+
+    split: str
+    row: str
+    component: str
+    line: int
+    words: int
+    verbatim: bool
+    answer: bool
+
+
+class Leaks(CertificatePart):
+    """Leaks in a candidate. `searched`: how many rows have known contents, by split; `rows`: how many rows leak.
+
+    `shared`: how many test rows are equal to training rows (`train`) and to validation rows (`val`), apart from white
+    space and the order of keys.
+    """
+
+    searched: dict[str, int]
+    rows: int
+    listed: list[Leak]
+    shared: dict[str, int]
+
+    @property
+    def any(self) -> bool:
+        """Whether there is one."""
+        return bool(self.rows or sum(self.shared.values()))
+
+
+def find_leaks(texts: Mapping[str, str], seed: Mapping[str, str], splits: Mapping[str, Sequence[RecordedRow]]) -> Leaks:
+    """Return the texts of rows that the candidate `texts` contains, and that its `seed` does not.
+
+    `splits`: all rows of the run; training rows may stand in a text, but not among the test rows.
+    """
+    known = list(seed.values())
+    sealed = {split: rows for split, rows in splits.items() if split != "train"}
+    leaks = [
+        leak
+        for split, rows in sealed.items()
+        for component, text in texts.items()
+        for leak in _in_component(split, rows, component, text, known)
+    ]
+    return Leaks(
+        searched={split: sum(row.data is not None for row in rows) for split, rows in sealed.items()},
+        rows=len({(leak.split, leak.row) for leak in leaks}),
+        listed=leaks[:LISTED],
+        shared=shared_rows(splits),
+    )
+
+
+def _in_component(
+    split: str, rows: Sequence[RecordedRow], component: str, text: str, known: Sequence[str]
+) -> Iterator[Leak]:
+    contents = [(row.id, row.data) for row in rows]
+    data = dict(contents)
+    [copies] = copied_texts([text], contents, known)
+    whole = {row: copy for copy in reversed(copies) for row in copy.rows}  # the longest of each row
+    near = nearly_copied_texts(text, ((row, content) for row, content in contents if row not in whole), known)
+    for row, copy in {**whole, **{copy.rows[0]: copy for copy in near}}.items():
+        beside = text[max(0, copy.start - NEARBY) : copy.start] + "\n" + text[copy.end : copy.end + NEARBY]
+        others = [one.strip().casefold() for one in strings_in(data[row]) if 1 < len(one.strip()) < NEARBY]
+        yield Leak(
+            split=split,
+            row=row,
+            component=component,
+            line=text.count("\n", 0, copy.start) + 1,
+            words=copy.words,
+            verbatim=row in whole,
+            answer=any(one in beside.casefold() for one in others),
+        )

@@ -1,13 +1,15 @@
-"""Turn GEPA's callbacks into events, and keep the last complete state for a run that is interrupted."""
+"""Follow GEPA's search: each proposal from its records to its outcome, callbacks as events, the last complete state."""
 
 import sys
-from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gepa.core.callbacks import (
     BudgetUpdatedEvent,
     CandidateRejectedEvent,
+    EvaluationEndEvent,
     EvaluationSkippedEvent,
     IterationEndEvent,
     IterationStartEvent,
@@ -22,13 +24,20 @@ from gepa.core.callbacks import (
 )
 from gepa.core.result import GEPAResult
 from gepa.core.state import GEPAState
+from gepa.proposer.base import CandidateProposal
+from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob
+from gepa.strategies.acceptance import AcceptanceCriterion
+from gepa.strategies.proposal_selection import SelectionStrategy
 
 from gepa_client.analysis.ties import best_of
 from gepa_client.errors import Interrupted
+from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection_prompt import FittedRecords
+from gepa_client.gepa.reflection_strategies import ReflectionStrategy, TextProposal
 from gepa_client.gepa.reflective_datasets import Records
 from gepa_client.journal.entries import CandidateRecord, now
 from gepa_client.journal.journal import Journal
+from gepa_client.journal.requests import SHOWN, digest_of
 from gepa_client.journal.run_events import (
     Budget,
     CandidateFound,
@@ -36,15 +45,152 @@ from gepa_client.journal.run_events import (
     NoProposal,
     Phase,
     PhaseName,
+    ProposalBegun,
+    ProposalEvaluated,
+    ProposalMade,
     RecordsCut,
     Rejected,
     Steered,
+    UnusableAnswer,
 )
 from gepa_client.journal.steer_entries import Drop, SetBudget, SteerEntry, described
-from gepa_client.run.guards import PERFECT
-from gepa_client.run.proposal_watcher import Proposal, ProposalWatcher
-from gepa_client.run.run_errors import no_merge, stop_for
+from gepa_client.run.failures import no_merge, stop_for
+from gepa_client.steering.steering import ActiveRequests
 from protocol.code import CODE_COMPONENTS, added_to
+
+Proposal = CandidateProposal[Any]
+State = GEPAState[Any, Any]
+
+PERFECT = "all_scores_perfect"
+"""GEPA's reason for a minibatch that it does not reflect on."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A proposal that GEPA rejected or kept; its fields are those of `Rejected`."""
+
+    proposal: int
+    candidate: str
+    unchanged: bool
+    made: Proposal
+
+
+@dataclass
+class ProposalWatcher(ReflectionStrategy):
+    """A GEPA callback, and GEPA's reflection and selection strategies, whose order GEPA keeps.
+
+    `reflection`, `selection`: the strategies that propose and select; `active_requests`: texts by hand.
+    """
+
+    emit: Emit
+    adapter: RemoteAdapter
+    active_requests: ActiveRequests
+    reflection: Any
+    selection: SelectionStrategy
+    dropped: dict[str, None] = field(default_factory=dict, init=False)
+    """Why proposals of the iteration have no new text of a component, each reason once."""
+    _iteration: int = field(default=0, init=False)
+    _begun: list[int] = field(default_factory=list, init=False)
+    _children: deque[tuple[int, str, bool]] = field(default_factory=deque, init=False)
+    """Number, beginning of the digest, and whether unchanged, of the proposals that GEPA has yet to evaluate."""
+    _evaluated: list[tuple[int, str, bool]] = field(default_factory=list, init=False)
+    _rejected: deque[Outcome] = field(default_factory=deque, init=False)
+    _kept: deque[Outcome] = field(default_factory=deque, init=False)
+
+    def on_iteration_start(self, event: IterationStartEvent) -> None:
+        """Forget the proposals of the iteration before."""
+        self._iteration = event["iteration"]
+        self._begun, self._evaluated, self.dropped = [], [], {}
+        self._children, self._rejected, self._kept = deque(), deque(), deque()
+
+    def on_reflective_dataset_built(self, event: ReflectiveDatasetBuiltEvent) -> None:
+        """Emit that a proposal begins."""
+        made = self.adapter.dataset_made
+        assert made is not None, "GEPA has got it"  # noqa: S101
+        number, job = made
+        self._begun.append(number)
+        self.emit(
+            ProposalBegun(
+                iteration=self._iteration,
+                proposal=number,
+                parent=event["candidate_idx"],
+                components=list(job.components),
+                rows=[each.row.id for each in job.traced],
+                results=[each.number for each in job.traced],
+                score=sum(self.adapter.batches.score(each.scored) for each in job.traced),
+            )
+        )
+
+    def on_evaluation_end(self, event: EvaluationEndEvent) -> None:
+        """Emit the results of a proposal on its minibatch; GEPA evaluates them in the order of their texts."""
+        if event["candidate_idx"] is not None or len(event["parent_ids"]) != 1 or not self._children:
+            return
+        number, candidate, unchanged = child = self._children.popleft()
+        self.emit(
+            ProposalEvaluated(
+                iteration=self._iteration,
+                proposal=number,
+                results=self.adapter.evaluated[len(self._evaluated)],
+                score=sum(event["scores"]),
+                candidate=candidate,
+                unchanged=unchanged,
+            )
+        )
+        self._evaluated.append(child)
+
+    def next_rejected(self) -> Outcome | None:
+        """Return the proposal that GEPA rejects next; None if it is none of this iteration's."""
+        return self._rejected.popleft() if self._rejected else None
+
+    def next_kept(self) -> int | None:
+        """Return the number of the proposal that enters the pool next; None for a merge."""
+        return self._kept.popleft().proposal if self._kept else None
+
+    def propose(self, jobs: Sequence[ReflectionJob]) -> list[TextProposal]:
+        """Return one proposal per job, in order; emit each, after the answers that were not used for it."""
+        hints = self.active_requests.hints()
+        if self.active_requests.current is not None:
+            found = [self.active_requests.propose(self.adapter.journal)]
+        else:
+            found = [proposal for proposal, _ in self.reflection.reflect_many(jobs)]
+            self.active_requests.count_proposals(len(jobs))
+        for number, (parent, _, _), made in zip(self._begun, jobs, found, strict=True):
+            for unusable in made.unusable:
+                if unusable.dropped:
+                    self.dropped[unusable.then or unusable.reason] = None
+                fields = {**asdict(unusable), "dropped": unusable.dropped}
+                self.emit(UnusableAnswer(iteration=self._iteration, proposal=number, **fields))
+            if made.new_texts:
+                texts = {**parent, **made.new_texts}
+                self._children.append((number, digest_of(texts)[:SHOWN], texts == parent))
+            self.emit(
+                ProposalMade(
+                    iteration=self._iteration,
+                    proposal=number,
+                    texts=made.new_texts,
+                    answers=made.answers,
+                    hints=[] if made.by_hand is not None else list(hints),
+                    mutation=made.mutation,
+                    by_hand=made.by_hand,
+                    request=made.request,
+                )
+            )
+        return found
+
+    def select(self, proposals: list[Proposal], state: State, acceptance: AcceptanceCriterion) -> list[Proposal]:
+        """Return the proposals that the other strategy selects. Raises: as that.
+
+        GEPA will keep these, of equal texts the first, and reject the others, both in its order.
+        """
+        selected = self.selection.select(proposals, state, acceptance)
+        known = {id(one): Outcome(*of, one) for one, of in zip(proposals, self._evaluated, strict=True)}
+        texts: dict[str, Outcome] = {}
+        for one in selected:
+            texts.setdefault(digest_of(one.candidate), known[id(one)])
+        self._kept = deque(texts.values())
+        kept = {each.proposal for each in self._kept}
+        self._rejected = deque(each for each in known.values() if each.proposal not in kept)
+        return selected
 
 
 @dataclass
@@ -174,9 +320,13 @@ class RunWatcher:
         best = best_of(scores, self.dropped)
         limit = entry.action.max_metric_calls if isinstance(entry.action, SetBudget) and not replayed else None
         if isinstance(entry.action, Drop):
-            self._drop(entry.action.candidate, number)
+            index = entry.action.candidate
+            before = self.kept.get(index)
+            self._records[index] = replace(before or self._records[index], dropped=number)
+            if before is None or before.dropped != number:
+                self.journal.add_candidate(self._records[index])
             self._keep()
-            if scores[best] < scores[entry.action.candidate] or best > entry.action.candidate:
+            if scores[best] < scores[index] or best > index:
                 self._best = dict(state.program_candidates[best])
             self._front = sorted(set().union(*state.get_pareto_front_mapping().values()))
         self._show_if_live()
@@ -192,12 +342,6 @@ class RunWatcher:
                 max_metric_calls=limit,
             )
         )
-
-    def _drop(self, index: int, number: int) -> None:
-        before = self.kept.get(index)
-        self._records[index] = replace(before or self._records[index], dropped=number)
-        if before is None or before.dropped != number:
-            self.journal.add_candidate(self._records[index])
 
     def on_budget_updated(self, event: BudgetUpdatedEvent) -> None:
         """Emit the metric calls that GEPA counted."""
@@ -295,21 +439,3 @@ class RunWatcher:
     def _keep(self) -> None:
         if self._state is not None:
             self._complete = GEPAResult.from_state(self._state, seed=self.seed)
-
-
-class FailFastCallback:
-    """Ends the run if a callback fails: GEPA would log the error once and continue without that callback."""
-
-    def __init__(self, callback: object) -> None:
-        self._callback = callback
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._callback, name)
-
-        def called(event: Any) -> None:
-            try:
-                method(event)
-            except Exception as error:
-                raise stop_for(error, name) from error
-
-        return called

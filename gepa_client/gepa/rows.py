@@ -24,6 +24,7 @@ from protocol import JsonValue, ListExamplesResult
 if TYPE_CHECKING:
     from gepa_client.transport.rpc_client import RpcClient  # heavy
 
+
 EXACT_VALUES = "exact_values"
 """The capability of servers that take markers."""
 
@@ -133,17 +134,18 @@ class RowLoader:
 
     Give the loaders of one run disjoint ranges: GEPA's cache would mix rows of the same id up.
 
-    `fetched`: the ids of the rows that were fetched.
+    `sample`: the ids of the rows that GEPA has, in this order; None for all. `fetched`: the ids of those fetched.
     """
 
-    def __init__(self, rows: Sequence[AnyRow], first_id: int = 0) -> None:
+    def __init__(self, rows: Sequence[AnyRow], first_id: int = 0, sample: Sequence[int] | None = None) -> None:
         self.rows = list(rows)
         self.first_id = first_id
         self.fetched: set[int] = set()
+        self._ids = range(first_id, first_id + len(self.rows)) if sample is None else tuple(sample)
 
     def all_ids(self) -> Sequence[int]:
         """Every id, in the order of the rows."""
-        return range(self.first_id, self.first_id + len(self.rows))
+        return self._ids
 
     def fetch(self, ids: Sequence[int]) -> list[AnyRow]:
         """Return the rows of these ids, in their order."""
@@ -158,29 +160,7 @@ class RowLoader:
         return position
 
     def __len__(self) -> int:
-        return len(self.rows)
-
-
-class RowSample:
-    """A GEPA data loader over some rows of another loader, with the ids that they have there, in this order."""
-
-    def __init__(self, whole: RowLoader, ids: Sequence[int]) -> None:
-        self.whole = whole
-        self._ids = tuple(ids)
-
-    def all_ids(self) -> Sequence[int]:
-        """Every id of the sample."""
-        return self._ids
-
-    def fetch(self, ids: Sequence[int]) -> list[AnyRow]:
-        """Return the rows of these ids, in their order."""
-        return self.whole.fetch(ids)
-
-    def __len__(self) -> int:
         return len(self._ids)
-
-
-SearchRows = RowLoader | RowSample
 
 
 def default_sample(slots: int) -> int:
@@ -196,7 +176,7 @@ def rows_searched(rows: int, sample: int) -> int:
     return min(rows, sample) or rows
 
 
-def search_rows(val: RowLoader, count: int, seed: int) -> SearchRows:
+def search_rows(val: RowLoader, count: int, seed: int) -> RowLoader:
     """Return a random sample of `count` validation rows; all of them if `count` is 0 or there are no more.
 
     A search compares candidates with each other, most of which lose: a few rows for each of many candidates find a
@@ -205,10 +185,11 @@ def search_rows(val: RowLoader, count: int, seed: int) -> SearchRows:
     ids = val.all_ids()
     if rows_searched(len(ids), count) == len(ids):
         return val
-    return RowSample(val, sorted(random.Random(f"{seed} sample").sample(ids, count)))  # noqa: S311 - no secret
+    sample = sorted(random.Random(f"{seed} sample").sample(ids, count))  # noqa: S311 - no secret
+    return RowLoader(val.rows, val.first_id, sample)
 
 
-def rows_left(val: RowLoader, searched: SearchRows) -> Sequence[int]:
+def rows_left(val: RowLoader, searched: RowLoader) -> Sequence[int]:
     """Return the ids of the validation rows that the search does not use, in order."""
     used = set(searched.all_ids())
     return [row_id for row_id in val.all_ids() if row_id not in used]
@@ -259,3 +240,15 @@ def rows_to_compare(rows: Sequence[AnyRow], count: int = COMPARED) -> list[AnyRo
         chosen.append(best)
         seen |= pairs[best]
     return [rows[at] for at in sorted(chosen)]
+
+
+def noise_warning(row: AnyRow, scores: Sequence[float]) -> str | None:
+    """Return what to report of a program that is taken to be deterministic; None if its scores on the row are equal."""
+    other = next((score for score in scores if score != scores[0]), None)
+    if other is None:
+        return None
+    return (
+        f"the program is taken to be deterministic, but row {row.id} scored {scores[0]:g} and then {other:g} with the "
+        "same candidate: reused results hide such noise; a run with `deterministic` set to false evaluates each row "
+        "anew"
+    )
