@@ -10,7 +10,9 @@ import pytest
 from gepa_client.errors import SteeringRefused
 from gepa_client.journal import Store, open_store
 from gepa_client.journal.entries import CONTROL, STEER
-from gepa_client.steering.user_requests import MOST_WAITING, post_request
+from gepa_client.journal.lease import LeaseHeartbeat
+from gepa_client.journal.steer_entries import Pause
+from gepa_client.steering.user_requests import MOST_WAITING, post_request, stop
 from tests.gepa_client.page.browsing import Browser, served
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 
@@ -34,6 +36,15 @@ def test_a_run_that_no_process_drives_is_cancelled_at_once_and_the_record_names_
     [entry] = store.entries(RUN_ID, CONTROL)
     assert (entry.kind, made["author"].encode() in entry.answer) == (STEER, True)
     assert b'"kind":"cancel"' in entry.answer
+
+
+def test_a_stop_leaves_a_run_to_its_driver_while_that_sends_heartbeats(store: Store) -> None:
+    store.claim(RUN_ID, store.run(RUN_ID).claim, "driver", "pid 1")
+    store.update(RUN_ID, {"status": "running", "config": store.run(RUN_ID).config | {"lease_s": 1.0}})
+    asked: list[str] = []
+    with LeaseHeartbeat(store, RUN_ID, "driver", 1.0, dict, asked.append, lambda _: None):
+        run, _ = stop(store, store.run(RUN_ID), Pause(), 2.5)
+    assert (run.claim.owner, run.status, asked) == ("driver", "running", ["pause"])
 
 
 @pytest.mark.parametrize(
