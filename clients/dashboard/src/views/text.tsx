@@ -67,7 +67,7 @@ export function TextView({ view, params, api }: ViewProps) {
         <Origins view={view} candidate={candidate} />
       ) : (
         <section class="panel">
-          <Texts api={api} candidate={candidate} other={mode === "compared" ? other : undefined} heading="h2" />
+          <Texts api={api} candidate={candidate} other={mode === "compared" ? other : undefined} />
         </section>
       )}
       {candidate.code !== null && <Code view={view} candidate={candidate} />}
@@ -148,18 +148,16 @@ interface TextsProps {
   readonly candidate: Candidate;
   /** What it is compared with. */
   readonly other: Candidate | undefined;
-  /** Of a component, below the headings around it. */
-  readonly heading?: "h2" | "h3";
 }
 
 /** The texts of a candidate by component. */
-export function Texts({ heading = "h3", ...props }: TextsProps) {
+export function Texts(props: TextsProps) {
   const components = [...new Set([...Object.keys(props.candidate.texts), ...Object.keys(props.other?.texts ?? {})])];
   return (
     <>
       {components.map((component) => (
         <section key={component}>
-          <Inline as={heading} text={component} length={200} />
+          <Inline as="h3" text={component} length={200} />
           <Component component={component} {...props} />
         </section>
       ))}
