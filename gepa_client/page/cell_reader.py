@@ -8,8 +8,8 @@ from gepa_client.journal.entries import EVALUATE, SEARCH, CandidateRecord
 from gepa_client.journal.history import RecordedRow, entries, results, validation_rows
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
-from gepa_client.page.page_answers import Cell, StepShown
-from gepa_client.page.page_fact import NotThere, candidate_of, part_of, shown
+from gepa_client.page.page_answers import Cell, NotThere, StepShown, candidate_of, part_of
+from gepa_client.page.page_events import shown
 
 STEPS_SENT = 500
 """Steps of one example, those within steps included."""

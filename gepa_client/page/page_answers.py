@@ -1,33 +1,13 @@
-"""What the server of the page answers when a part of a run is asked for."""
+"""The forms of what a page loads of a run when it is asked for, and its texts, which are sent in parts."""
 
-from pydantic import JsonValue
-
-from gepa_client.analysis.explanation import Explanation
 from gepa_client.analysis.proposals import ComparedRow, Excerpt, RowResult
-from gepa_client.page.page_fact import Part
+from gepa_client.evolution.names import component_texts
+from gepa_client.journal.entries import CandidateRecord
+from gepa_client.journal.store import Store
+from gepa_client.page.page_events import Part
 
-
-class RunListed(Part):
-    """A run of the store. `curve`: metric calls, and the best score from there on, up to the last call."""
-
-    run_id: str
-    name: str | None
-    status: str
-    program: str | None
-    created: str
-    seed_score: float | None
-    best_score: float | None
-    candidates: int
-    metric_calls: int | None
-    cost: str
-    curve: list[tuple[int, float]]
-    settings: dict[str, JsonValue]
-
-
-class RunList(Part):
-    """All runs of the store, the newest first."""
-
-    runs: list[RunListed]
+_PART_SENT = 200_000
+"""Characters of a part of a text that one answer holds."""
 
 
 class StepShown(Part):
@@ -105,4 +85,27 @@ class ProposalShown(Part):
     texts: dict[str, TextsCompared]
 
 
-AnyPageAnswer = RunList | Cell | Excerpt | ProposalShown | Explanation
+class NotThere(Exception):
+    """What was asked for does not exist; the message names it."""
+
+
+def text_part(store: Store, run_id: str, candidate: int, component: str, start: int) -> Excerpt:
+    """Return a component of a candidate from the character `start` on."""
+    texts = component_texts(candidate_of(store, run_id, candidate).texts)
+    if component not in texts:
+        raise NotThere(f"candidate {candidate} has no component {component!r}; it has {', '.join(texts)}")
+    return part_of(texts[component], start)
+
+
+def part_of(whole: str, start: int = 0) -> Excerpt:
+    """Return a text from a character on."""
+    part = whole[start : start + _PART_SENT]
+    return Excerpt(text=part, omitted=max(0, len(whole) - start - len(part)))
+
+
+def candidate_of(store: Store, run_id: str, index: int) -> CandidateRecord:
+    """Return a candidate of the pool. Raises `NotThere`."""
+    found = [kept for kept in store.candidates(run_id, index) if kept.index == index] if index >= 0 else []
+    if not found:
+        raise NotThere(f"the run has no candidate {index}")
+    return found[0]

@@ -14,8 +14,8 @@ from gepa_client.journal.history import entries_at
 from gepa_client.journal.requests import digest_of, request_key
 from gepa_client.journal.run_events import ProposalMade, TextAnswer
 from gepa_client.journal.store import Store
-from gepa_client.page.page_answers import AnswerUsage, PromptShown, ProposalShown, TextsCompared
-from gepa_client.page.page_fact import TEXT_SENT, NotThere, part_of, sent_text
+from gepa_client.page.page_answers import AnswerUsage, NotThere, PromptShown, ProposalShown, TextsCompared, part_of
+from gepa_client.page.page_events import TEXT_SENT, sent_text
 
 
 def proposal(store: Store, run_id: str, at: int, *, all_rows: bool = False) -> ProposalShown:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gepa_client.journal.store import open_store
-from gepa_client.page import embedded, initial_rows
+from gepa_client.page import embedded, search_reader
 from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.exported_page import page_data, page_text
 from tests.gepa_client.run_folder import only_run
@@ -50,7 +50,7 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
     with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
         earlier = page_data(embedded.exported(store, "runs/evolverpc.db", only_run(tmp_path).name, found[1]))
     assert sorted(event["at"] for event in earlier["events"] if event["event"] == "candidate") == found[:2]
-    monkeypatch.setattr(initial_rows, "ROWS_SENT", 4)
+    monkeypatch.setattr(search_reader, "ROWS_SENT", 4)
     smaller = bounded(tmp_path, monkeypatch, events=1_000, answers=len(str(answers["explanation"])) + 5_000)
     assert len(smaller["left_out"]) == 2
     assert [len(event["ids"]) for event in smaller["events"] if event["event"] == "rows"] == [4, 2]

@@ -1,24 +1,45 @@
-"""Read a run's record as the page gets it: what the run is, does at this moment, and was asked for by users."""
+"""Read the state of a run: its record, its last heartbeat, what users asked for, its totals, what it came to."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evolverpc_common.display_text import command, without_password
+from evolverpc_common.display_text import command, one_line, without_password
+from gepa_client.analysis.explanation import Explanation, explain
+from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.analysis.proposals import RecordedProposals
 from gepa_client.analysis.steered import TextsOutcome, request_text, taken_text, texts_outcomes
+from gepa_client.certificate.certificate import certify
+from gepa_client.errors import NoCertificate
 from gepa_client.gepa.row_loaders import rows_searched
-from gepa_client.journal.entries import CONTROL, RESUMED_BY, SEARCH, SteeringRequest, StoredRun
+from gepa_client.journal.entries import CONTROL, RESUMED_BY, SEARCH, Entry, SteeringRequest, StoredRun
 from gepa_client.journal.lease import lease_seconds
 from gepa_client.journal.requests import SHOWN
+from gepa_client.journal.run_events import FailureGroup
 from gepa_client.journal.steer_entries import SteerEntry, action_of
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
-from gepa_client.page.decision_reader import DecisionReader
-from gepa_client.page.initial_rows import InitialRows
-from gepa_client.page.moment_events import CommandHint, LongInFlight, Now, Run, Steer
+from gepa_client.page.event_log import EventLog
+from gepa_client.page.page_events import (
+    CommandHint,
+    FailureCounts,
+    LongInFlight,
+    Now,
+    Run,
+    SpendingSoFar,
+    StatedFact,
+    Steer,
+    Summary,
+    SummaryTable,
+)
+from gepa_client.page.search_reader import DecisionReader, InitialRows
+from gepa_client.report import summary_fields as fields
 from gepa_client.report.calling_program import load_call
+from gepa_client.report.event_words import failure_messages, failure_places
+from gepa_client.report.no_improvement import no_improvement
 from gepa_client.run.output_folder import BEST_CANDIDATE
+from gepa_client.run.recorded_run import view_of
+from gepa_client.run.run_view import RunView
 from gepa_client.settings.run_config import validation_rows
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 
@@ -174,3 +195,105 @@ def _outcome(asked: SteeringRequest, part: str, texts: TextsOutcome | None) -> s
     if asked.outcome == "taken" and asked.number is not None:
         return taken_text(part, asked.number, texts)
     return asked.outcome if asked.reason is None else f"{asked.outcome}: {asked.reason}"
+
+
+def ending(store: Store, run: StoredRun) -> Summary | None:
+    """Return what a run came to; None if it has not evaluated an example."""
+    if run.status == "pending" or run.identity is None:
+        return None
+    view = view_of(store, run)
+    if run.status in OVER and view.sealed is not None:
+        try:
+            view.certificate = certify(store, run)
+        except NoCertificate as error:
+            view.no_certificate = str(error)
+    return summary_of(view, explain(store, run))
+
+
+def summary_of(view: RunView, explained: Explanation | None) -> Summary:
+    """Return the summary; `explained`: None if the run holds no candidate."""
+    facts = fields.summary_facts(view)
+    if view.finalized is not None:
+        answer = view.finalized.error or view.finalized.message or "no message"
+        facts.append(("finalize failed" if view.finalized.error else "finalize", one_line(answer)))
+    headline = view.headline()
+    validation = view.certificate.validation if view.certificate is not None else None
+    return Summary(
+        best=view.best.index if view.best is not None else None,
+        test=headline if headline is not None and headline.of_test else None,
+        compared=view.whole_validation(),
+        low=validation.low if validation is not None else None,
+        high=validation.high if validation is not None else None,
+        story=fields.story(view, explained),
+        certificate=_stated(fields.certificate_facts(view)),
+        no_improvement=_stated(no_improvement(view)),
+        facts=_stated(facts),
+        tables=[
+            SummaryTable(heading=heading, columns=list(columns), rows=[list(row) for row in rows])
+            for heading, columns, rows in fields.tables(view)
+        ],
+    )
+
+
+def _stated(facts: Sequence[tuple[str, str]]) -> list[StatedFact]:
+    return [StatedFact(label=label, text=text) for label, text in facts]
+
+
+TOTALS_SHARE = 0.05
+"""The part of the time that reading totals anew may take: they grow with the run."""
+
+LEAST_PAUSE_S = 1.0
+
+
+class TotalsReader:
+    """The totals of one run."""
+
+    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows) -> None:
+        self._store, self._id, self._log, self._rows = store, run_id, log, rows
+        self._next = 0.0
+        self._outcomes: object = None
+        self.failures: FailureCounts | None = None
+        """The last that were read."""
+
+    def read(self, *, at_once: bool = False) -> None:
+        """Read the totals if they are due, after a pause that grows with the time that reading them took.
+
+        `at_once`: in any case; what is shown of a run that has ended is whole.
+        """
+        began = time.monotonic()
+        if not at_once and began < self._next:
+            return
+        spending = self._store.spending(self._id)
+        heading, columns, rows = fields.spending_table(spending)
+        heading = f"{heading}: {fields.tokens_text(spending)}"
+        table = SummaryTable(heading=heading, columns=[*columns], rows=[[*row] for row in rows])
+        self._log.add(SpendingSoFar(cost=fields.whole_cost(spending), table=table))
+        outcomes = [(spent.kind, spent.outcome, spent.attempts) for spent in spending if spent.outcome != "ok"]
+        if outcomes and (at_once or outcomes != self._outcomes):
+            self._outcomes = outcomes
+            self._add_failures()
+        ended = time.monotonic()
+        self._next = ended + max(LEAST_PAUSE_S, (ended - began) / TOTALS_SHARE)
+        self._log.published()
+
+    def _add_failures(self) -> None:
+        cells: dict[str, list[int]] = {}
+
+        def add(entry: Entry) -> None:
+            if entry.part == SEARCH and (place := self._rows.places.get(entry.row)) is not None:
+                cells.setdefault(entry.candidate[:SHOWN], []).append(place)
+
+        failed = failed_examples(self._store, self._id, add)
+        if failed is not None:
+            self.failures = FailureCounts(
+                failed=failed.failed,
+                evaluated=failed.evaluated,
+                groups=failed.groups,
+                words=list(map(_words, failed.groups)),
+                cells=cells,
+            )
+            self._log.add(self.failures)
+
+
+def _words(group: FailureGroup) -> str:
+    return "; ".join(filter(None, (failure_places(group), failure_messages(group))))
