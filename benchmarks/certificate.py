@@ -25,9 +25,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from gepa_client.analysis.statistics import noise_estimate as noise  # noqa: E402
-from gepa_client.analysis.statistics import power  # noqa: E402
-from gepa_client.analysis.statistics.paired_comparison import interval  # noqa: E402
+from gepa_client.analysis import noise_estimate as noise  # noqa: E402
+from gepa_client.analysis import power  # noqa: E402
+from gepa_client.analysis.paired_comparison import interval  # noqa: E402
 from gepa_client.certificate.verdict import allowed_error, judge  # noqa: E402
 from gepa_client.journal.history import RecordedRow, by_unit  # noqa: E402
 

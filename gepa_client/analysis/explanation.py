@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evolverpc_common.display_text import counted
+from gepa_client.analysis.paired_comparison import mcnemar_p
 from gepa_client.analysis.proposals import (
     ROWS_SHOWN,
     ComparedRow,
@@ -12,7 +13,6 @@ from gepa_client.analysis.proposals import (
     excerpt,
     row_result,
 )
-from gepa_client.analysis.statistics.paired_comparison import mcnemar_p
 from gepa_client.analysis.ties import ancestry, best_candidate, pool_at
 from gepa_client.evolution.names import candidate_name
 from gepa_client.journal.entries import CandidateRecord, StoredRun

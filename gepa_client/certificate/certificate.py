@@ -4,8 +4,8 @@ from statistics import fmean
 from typing import Literal
 
 from evolverpc_common.display_text import counted
-from gepa_client.analysis.statistics.best_score_estimate import Shrunk, shrink
-from gepa_client.analysis.statistics.paired_comparison import PairedComparison
+from gepa_client.analysis.best_score_estimate import Shrunk, shrink
+from gepa_client.analysis.paired_comparison import PairedComparison
 from gepa_client.certificate.certificate_inputs import (
     ByHand,
     CertificatePart,

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ConfigDict
 
-from gepa_client.analysis.statistics.noise_estimate import Noise, estimate
+from gepa_client.analysis.noise_estimate import Noise, estimate
 from gepa_client.analysis.ties import ancestry, best_candidate, decide, dropped_of, finalists
 from gepa_client.certificate.test_plan import Commitment, Repeats, commitment_of, part_of_test, plan_part
 from gepa_client.errors import NoCertificate

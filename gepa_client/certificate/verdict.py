@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from gepa_client.analysis.statistics.paired_comparison import PairedComparison, compare
+from gepa_client.analysis.paired_comparison import PairedComparison, compare
 
 ERROR = 0.05
 """The probability that any certificate of a run states "improved" of one that is no better; "worse" likewise."""

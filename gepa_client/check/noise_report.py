@@ -6,8 +6,8 @@ from typing import Any, Self
 from pydantic import BaseModel
 
 from evolverpc_common.display_text import counted
-from gepa_client.analysis.statistics import noise_estimate as noise
-from gepa_client.analysis.statistics import power
+from gepa_client.analysis import noise_estimate as noise
+from gepa_client.analysis import power
 from gepa_client.certificate.verdict import allowed_error
 from gepa_client.journal.history import selection_name
 

@@ -11,11 +11,10 @@ from gepa_client.analysis.proposals import RecordedProposals
 from gepa_client.analysis.steered import TextsOutcome, request_text, taken_text, texts_outcomes
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import NoCertificate
-from gepa_client.gepa.row_loaders import rows_searched
 from gepa_client.journal.entries import CONTROL, RESUMED_BY, SEARCH, Entry, SteeringRequest, StoredRun
 from gepa_client.journal.lease import lease_seconds
 from gepa_client.journal.requests import SHOWN
-from gepa_client.journal.run_events import FailureGroup
+from gepa_client.journal.run_events import FailureGroup, Started
 from gepa_client.journal.steer_entries import SteerEntry, action_of
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
@@ -40,7 +39,6 @@ from gepa_client.report.no_improvement import no_improvement
 from gepa_client.run.output_folder import BEST_CANDIDATE
 from gepa_client.run.recorded_run import view_of
 from gepa_client.run.run_view import RunView
-from gepa_client.settings.run_config import validation_rows
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 
 
@@ -58,23 +56,23 @@ def run_event(
     `end`: the entries of the search. `url`: of the store; `named`: what commands call it. `driven`: a process drives
     the run.
     """
-    program, config = rows.program, run.config
-    seed = program.get("seed_candidate") or {}
+    started, config = rows.started, run.config
+    components = started.components if started is not None else []
     return Run(
         run_id=run.id,
         name=run.name,
         status=run.status,
         reason=run.reason,
-        program=run.program or program.get("name"),
-        program_version=program.get("version"),
+        program=run.program,
+        program_version=started.program_version if started is not None else None,
         created=run.created,
         started=run.started,
         completed=run.completed,
         settings={name: value for name, value in config.items() if name != RESUMED_BY},
         budget=run.counters.get("max_metric_calls", config.get("max_metric_calls")),
-        components=[*(name for name in seed if name not in CODE_COMPONENTS)],
-        splits=rows.splits,
-        sampled=_sampled(config, rows),
+        components=[name for name in components if name not in CODE_COMPONENTS],
+        splits=started.splits if started is not None else {},
+        sampled=started.sampled if started is not None else None,
         reflection_model=config.get("reflection_lm"),
         output=run.output,
         parent=_parent(run.parent),
@@ -82,16 +80,8 @@ def run_event(
         driven=driven,
         store=without_password(url),
         warnings=[str(message) for message in run.counters.get("warnings") or ()],
-        commands=list(_commands(run, named, rows.language, end=end, has_code=GIT_BRANCH in seed)),
+        commands=list(_commands(run, named, started, end)),
     )
-
-
-def _sampled(config: Mapping[str, Any], rows: InitialRows) -> int | None:
-    sample, _ = validation_rows(str(config.get("validation")))
-    if sample is None or rows.val is rows.train:
-        return None
-    searched = rows_searched(len(rows.val), sample)
-    return searched if searched < len(rows.val) else None
 
 
 def _parent(parent: dict[str, Any] | None) -> str | None:
@@ -101,9 +91,7 @@ def _parent(parent: dict[str, Any] | None) -> str | None:
     return str(parent.get("run")) + (f" at entry {at:,}" if isinstance(at, int) else "")
 
 
-def _commands(
-    run: StoredRun, store: str | None, language: str | None, *, end: int, has_code: bool
-) -> Iterator[CommandHint]:
+def _commands(run: StoredRun, store: str | None, started: Started | None, end: int) -> Iterator[CommandHint]:
     if run.status == "running":
         yield CommandHint(
             command=command("pause", run.id, store=store), what="stop the run; `evolverpc resume` continues it"
@@ -117,11 +105,11 @@ def _commands(
         yield CommandHint(command=resumed, what="continue the run; nothing that is recorded is paid for again")
     if run.output is not None and run.status != "running":
         yield CommandHint(
-            command=load_call(language, run.output),
+            command=load_call(started.language if started is not None else None, run.output),
             what=f"load the best texts in a program; {BEST_CANDIDATE} there has them",
         )
     yield CommandHint(command=command("show", run.id, store=store), what="print the run with its best candidate")
-    if has_code:
+    if started is not None and GIT_BRANCH in started.components:
         branches = command("branches", run.id, store=store)
         yield CommandHint(command=branches, what="list all changes of code; --diff N prints one of them")
     if end:

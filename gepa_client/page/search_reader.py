@@ -11,17 +11,8 @@ from gepa_client.analysis.copied_text import strings_in
 from gepa_client.analysis.proposals import Recorded, RecordedProposals, excerpt
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal import run_events
-from gepa_client.journal.entries import EVALUATE, EVENTS, MUTATION, SEARCH, START, STOP, CandidateRecord, Entry
-from gepa_client.journal.history import (
-    DISCOVERY,
-    RecordedRow,
-    discovery,
-    entries_at,
-    event_of,
-    row_counts,
-    row_names,
-    selection_rows,
-)
+from gepa_client.journal.entries import EVALUATE, EVENTS, MUTATION, PROCESSES, SEARCH, STOP, CandidateRecord, Entry
+from gepa_client.journal.history import RecordedRow, entries_at, event_of, row_names, selection_rows
 from gepa_client.journal.mutation_entries import MutationEntry
 from gepa_client.journal.requests import SHOWN, digest_of
 from gepa_client.journal.run_events import CandidateFound, Rejected
@@ -49,33 +40,19 @@ LABEL = 60
 
 
 class InitialRows:
-    """The rows of a run; `read` adds their events once they are recorded.
+    """What a run consists of; `read` adds the events of its rows once they are recorded.
 
-    `declared`: the server's description, None before it is recorded. `train`, `val`: rows in order; `val` are the
-    training rows if no validation rows were given. `places`: of validation rows, by their digests. `names`: of
-    validation rows in scores.
+    `started`: how its first process began, None before that. `val`: the validation rows in order, or the training rows
+    if none were given. `places`: theirs, by their digests. `names`: theirs in scores.
     """
 
     def __init__(self, store: Store, run_id: str, log: EventLog) -> None:
         self._store, self._id, self._log = store, run_id, log
-        self.declared: dict[str, Any] | None = None
-        self.train: list[RecordedRow] = []
+        self.started: run_events.Started | None = None
         self.val: list[RecordedRow] = []
         self.places: dict[str, int] = {}
         self.names: list[str] = []
-        self.splits: dict[str, int] = {}
-        """Rows by split."""
         self._row_names: dict[str, str] = {}
-
-    @property
-    def program(self) -> dict[str, Any]:
-        """The program as its server declared it."""
-        return (self.declared or {}).get("program") or {}
-
-    @property
-    def language(self) -> str | None:
-        """The language of the program's server; None before it is known."""
-        return self.declared["server"]["language"] if self.declared is not None else None
 
     def row_name(self, digest: str) -> str:
         """Return the split and the id of the row with this digest; the beginning of the digest if there is none."""
@@ -83,19 +60,15 @@ class InitialRows:
         return self._row_names.get(digest, f"row {digest[:SHOWN]}")
 
     def read(self) -> None:
-        """Read the rows if they have not been read."""
-        if self.val:
-            return
-        if self.declared is None:
-            if not self._store.entries(self._id, START, DISCOVERY, 1):
-                return
-            self.declared = discovery(self._store, self._id)
-        splits = selection_rows(self._store, self._id)
+        """Read what has not been read."""
+        if self.started is None:
+            events = map(event_of, self._store.entries(self._id, PROCESSES, 0, 1))
+            self.started = next((event for event in events if isinstance(event, run_events.Started)), None)
+        splits = {} if self.val else selection_rows(self._store, self._id)
         if not splits:
             return
-        self.splits = row_counts(self._store, self._id)
         own = "val" in splits
-        self.train, self.val = splits["train"], splits.get("val", splits["train"])
+        self.val = splits.get("val", splits["train"])
         self.names = [str(row.row_id) for row in self.val]
         self.places = {digest_of(row.example): place for place, row in enumerate(self.val)}
         for start in range(0, len(self.val), ROWS_SENT):

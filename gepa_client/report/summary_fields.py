@@ -13,7 +13,6 @@ from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import Spending
 from gepa_client.journal.run_events import ModelTally, Mutated, Started
 from gepa_client.report.event_words import Table, event_tables, rows_summary, totals
-from gepa_client.report.state_words import budget_note
 from gepa_client.run.output_folder import HostTotals
 from gepa_client.run.run_view import RunView
 from gepa_client.settings.run_config import RunConfig
@@ -218,6 +217,16 @@ def summary_facts(view: RunView) -> list[tuple[str, str]]:
         ended = finished.status if finished.reason is None else f"{finished.status}: {finished.reason}"
         facts["ended"] = plain(ended.strip(), limit=ENDED_SHOWN)
     return [(label, text) for label, text in facts.items() if text is not None]
+
+
+def budget_note(view: RunView) -> str:
+    """Return ` of 1,500`, and why more was used; empty without a budget.
+
+    GEPA checks the budget between iterations, and finishes what has begun.
+    """
+    if view.budget is None:
+        return ""
+    return f" of {view.budget:,}" + (" (what had begun was finished)" if view.metric_calls > view.budget else "")
 
 
 def selection_score(view: RunView) -> str | None:

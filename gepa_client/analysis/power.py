@@ -4,7 +4,7 @@ import math
 from statistics import NormalDist
 from typing import Any
 
-from gepa_client.analysis.statistics.noise_estimate import Noise
+from gepa_client.analysis.noise_estimate import Noise
 
 ALIKE = 0.5
 """The correlation of two candidates' true scores over the rows. A change of a text leaves most rows as they were, so

@@ -3,9 +3,9 @@ import random
 
 import pytest
 
-from gepa_client.analysis.statistics import bounded_mean, power
-from gepa_client.analysis.statistics import noise_estimate as noise
-from gepa_client.analysis.statistics import paired_comparison as paired
+from gepa_client.analysis import noise_estimate as noise
+from gepa_client.analysis import paired_comparison as paired
+from gepa_client.analysis import power
 
 
 def pair(draw, rows, *, gain, spread):
@@ -45,7 +45,7 @@ def test_rows_that_the_bet_needs_show_the_gain_as_often_as_stated():
     rows = power.rows_needed(about, 0.1, exact=False)
     deviation = power.variance_of_difference(about, 0.1) ** 0.5
     tests = (
-        bounded_mean.mean_test([max(-1.0, min(draw.gauss(0.1, deviation), 1.0)) for _ in range(rows)], 1.0, 0.05)
+        paired.mean_test([max(-1.0, min(draw.gauss(0.1, deviation), 1.0)) for _ in range(rows)], 1.0, 0.05)
         for _ in range(runs)
     )
     assert 0.7 <= sum(test.low > 0 for test in tests) / runs <= 0.95

@@ -3,7 +3,7 @@ from statistics import fmean
 
 import pytest
 
-from gepa_client.analysis.statistics import noise_estimate as noise
+from gepa_client.analysis import noise_estimate as noise
 
 
 def test_the_two_variances_are_those_that_the_scores_were_drawn_with():
