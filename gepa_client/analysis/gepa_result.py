@@ -46,17 +46,8 @@ class ChosenResult(GEPAResult[Any, int]):
         return self.chosen
 
 
-def best_by_row(candidates: Sequence[CandidateRecord]) -> dict[str, set[int]]:
-    """For each validation row, by GEPA's id as text, the candidates that score best there."""
-    return _fronts([kept.scores if kept.dropped is None else {} for kept in candidates])
-
-
-def best_by_objective(candidates: Sequence[CandidateRecord]) -> dict[str, set[int]]:
-    """For each objective the candidates whose mean is best; empty where the program names none."""
-    return _fronts([(kept.objective_scores if kept.dropped is None else None) or {} for kept in candidates])
-
-
 def _fronts(scored: Sequence[dict[str, float]]) -> dict[str, set[int]]:
+    """Return the candidates with the highest score by key; `scored`: of each candidate."""
     highest: dict[str, float] = {}
     found: dict[str, set[int]] = {}
     for index, scores in enumerate(scored):
@@ -96,9 +87,10 @@ def result_of(store: Store, run: StoredRun) -> GEPAResult[Any, int]:
             f"`{command('resume', run.id, store=named_store(store.url))}` resumes it"
         )
     best = best_candidate(store, run.id, candidates)
-    rows = {int(row): best for row, best in best_by_row(candidates).items()}
-    objectives = best_by_objective(candidates)
+    fronts = _fronts([kept.scores if kept.dropped is None else {} for kept in candidates])
+    rows = {int(row): best for row, best in fronts.items()}
     found = [dict(kept.objective_scores or {}) for kept in candidates]
+    objectives = _fronts([means if kept.dropped is None else {} for kept, means in zip(candidates, found, strict=True)])
     return ChosenResult(
         chosen=best.index if best is not None else 0,
         dropped=frozenset(dropped_of(candidates)),

@@ -214,11 +214,6 @@ class ProposalHistory:
         self._failure_score = float(run.config.get("failure_score") or 0.0)
         self.recorded = RecordedProposals(recorded_events(store, run.id, until)).found
 
-    @property
-    def numbers(self) -> dict[int, int | None]:
-        """Every proposal's number, with the index of the candidate that it became; None if it was not kept."""
-        return {number: one.candidate for number, one in self.recorded.items()}
-
     def child(self, number: int) -> dict[str, str]:
         """Return the texts of the proposed candidate; its parent's if there are no new ones."""
         one = self.recorded[number]

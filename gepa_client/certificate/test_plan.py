@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from gepa_client.analysis.noise_estimate import Noise
+from gepa_client.analysis.power import Noise
 from gepa_client.journal.entries import COMMITMENT, TEST_PLAN
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import digest_of, request_key

@@ -16,11 +16,10 @@ from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.errors import JournalError
 from gepa_client.journal.store import Store, named_store
 from gepa_client.page.built_page import asset
-from gepa_client.page.cell_reader import CellReader
+from gepa_client.page.candidate_details import CellReader, NotThere, text_part
 from gepa_client.page.event_list import event_list
 from gepa_client.page.event_log import EventLog, to_json
-from gepa_client.page.page_answers import NotThere, text_part
-from gepa_client.page.proposal_answers import proposals
+from gepa_client.page.proposal_details import proposals
 from gepa_client.page.run_reader import RunReader
 from gepa_client.run.output_folder import REPORT
 

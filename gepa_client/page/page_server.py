@@ -31,8 +31,8 @@ from evolverpc_common.open_connections import OpenConnections
 from gepa_client.errors import JournalError, NoSuchRun, RequestExists, SteeringRefused, StoreUnavailable
 from gepa_client.journal.store import Store, find_run, open_store
 from gepa_client.page.built_page import ASSETS
+from gepa_client.page.candidate_details import NotThere
 from gepa_client.page.event_log import EventLog, to_json
-from gepa_client.page.page_answers import NotThere
 from gepa_client.page.run_details import DETAILS, BadQuery, RunDetails
 from gepa_client.page.run_list import runs
 from gepa_client.page.run_reader import WatchedRuns
@@ -83,20 +83,13 @@ Steer = Callable[[Store, str, Any], Any]
 
 
 class PageServer:
-    """The application. `url`: of the store; `page`: the files of `built_page`; `token`: what the address holds.
+    """The application. `url`: of the store; `page`: the files of `built_page`; `steer`: None if no run can be steered.
 
-    `steer`: None if runs cannot be steered from the page.
+    `token`: what the address holds.
     """
 
-    def __init__(
-        self,
-        url: str,
-        page: dict[str, bytes],
-        *,
-        token: str | None = None,
-        steer: Steer | None = None,
-    ) -> None:
-        self.token = token or secrets.token_urlsafe(TOKEN_BYTES)
+    def __init__(self, url: str, page: dict[str, bytes], *, steer: Steer | None = None) -> None:
+        self.token = secrets.token_urlsafe(TOKEN_BYTES)
         self._url, self._page, self._steer = url, page, steer
         self._key = secrets.token_urlsafe(TOKEN_BYTES)
         self._session = secrets.token_urlsafe(TOKEN_BYTES)

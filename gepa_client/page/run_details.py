@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.analysis.proposals import Excerpt
 from gepa_client.journal.store import Store
-from gepa_client.page.cell_reader import CellReader
+from gepa_client.page.candidate_details import Cell, CellReader, NotThere, text_part
 from gepa_client.page.event_list import EventList, event_list
-from gepa_client.page.page_answers import Cell, NotThere, ProposalShown, text_part
-from gepa_client.page.proposal_answers import proposal
+from gepa_client.page.proposal_details import ProposalShown, proposal
 from gepa_client.page.run_list import RunList
 
 DETAILS = ("cell", "text", "proposal", "explanation", "history")

@@ -15,7 +15,7 @@ from gepa_client.page.notices import NoticeInput
 from gepa_client.page.page_events import FailureCounts, Notices, Position, StoreTrouble
 from gepa_client.page.run_details import RunDetails
 from gepa_client.page.run_state import HeartbeatReader, TotalsReader, ending, run_event, steers
-from gepa_client.page.search_reader import DecisionReader, EntryReader, InitialRows
+from gepa_client.page.search_reader import SearchReader
 
 _log = logging.getLogger(__name__)
 
@@ -31,22 +31,12 @@ class RunReader:
     `url`: of the store. `ended`: the run is shown as it is recorded, though a driver may continue it.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        url: str,
-        run_id: str,
-        log: EventLog,
-        *,
-        ended: bool = False,
-    ) -> None:
+    def __init__(self, store: Store, url: str, run_id: str, log: EventLog, *, ended: bool = False) -> None:
         self._store, self._named, self._id, self._log = store, named_store(url), run_id, log
         self._is_ended = ended
-        self._rows = InitialRows(store, run_id, log)
-        self._decisions = DecisionReader(store, run_id, log, self._rows)
-        self._heartbeats = HeartbeatReader(self._rows, self._decisions)
-        self._entries = EntryReader(store, run_id, log, self._rows, self._decisions)
-        self._totals = TotalsReader(store, run_id, log, self._rows)
+        self._search = SearchReader(store, run_id, log)
+        self._heartbeats = HeartbeatReader(self._search)
+        self._totals = TotalsReader(store, run_id, log, self._search)
         self._ended: tuple[str, str] | None = None
         """The status of the run, and when it had it, by the end that was read last."""
         self._trouble: str | None = None
@@ -83,19 +73,19 @@ class RunReader:
 
     def _read(self, run: StoredRun, *, driven: bool) -> bool:
         """Read everything once, what the first paint needs first; return whether there is more to read at once."""
-        self._rows.read()
+        self._search.read_rows()
         self._read_moment(run, driven=driven)
         self._log.published()
         more = False
-        if self._rows.val:
-            self._decisions.read()
+        if self._search.val:
+            self._search.read_decisions()
             self._log.published()
-            more = self._entries.read()
-        for steer in steers(self._store, run, self._decisions.proposals):
+            more = self._search.read_entries()
+        for steer in steers(self._store, run, self._search.proposals):
             self._log.add(steer)
         ended = not driven and not more
         if ended and self._ended != (run.status, run.updated):
-            self._log.add(Position(end=self._entries.end, complete=False))  # what follows takes seconds of a long run
+            self._log.add(Position(end=self._search.end, complete=False))  # what follows takes seconds of a long run
             self._log.published()
             self._totals.read(at_once=True)
             self._ended = (run.status, run.updated)
@@ -104,12 +94,11 @@ class RunReader:
             self._read_moment(run, driven=driven)  # its failures are known now
         else:
             self._totals.read()
-        self._log.add(Position(end=self._entries.end, complete=ended))
+        self._log.add(Position(end=self._search.end, complete=ended))
         return more
 
     def _read_moment(self, run: StoredRun, *, driven: bool) -> None:
-        url, end = self._store.url, self._entries.end
-        stated = run_event(run, self._rows, end=end, url=url, named=self._named, driven=driven)
+        stated = run_event(run, self._search, url=self._store.url, named=self._named, driven=driven)
         now = self._heartbeats.event(run, driven=driven)
         failures = self._totals.failures
         situation = NoticeInput(stated, now, failures, self._seed_failed(failures), self._named)
@@ -122,8 +111,8 @@ class RunReader:
         """Return whether the program failed on every example, or with the seed on every validation row."""
         if failures is None:
             return False
-        seed = next(iter(self._decisions.indices), "")[:SHOWN]
-        return failures.failed >= failures.evaluated or len({*failures.cells.get(seed, ())}) == len(self._rows.val)
+        seed = next(iter(self._search.indices), "")[:SHOWN]
+        return failures.failed >= failures.evaluated or len({*failures.cells.get(seed, ())}) == len(self._search.val)
 
 
 MOST_RUNS = 8

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evolverpc_common.display_text import command, one_line, without_password
+from evolverpc_common.display_text import command, without_password
 from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.analysis.proposals import RecordedProposals
@@ -31,7 +31,7 @@ from gepa_client.page.page_events import (
     Summary,
     SummaryTable,
 )
-from gepa_client.page.search_reader import DecisionReader, InitialRows
+from gepa_client.page.search_reader import SearchReader
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.calling_program import load_call
 from gepa_client.report.event_words import failure_messages, failure_places
@@ -42,21 +42,9 @@ from gepa_client.run.run_view import RunView
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 
 
-def run_event(
-    run: StoredRun,
-    rows: InitialRows,
-    *,
-    end: int,
-    url: str,
-    named: str | None,
-    driven: bool,
-) -> Run:
-    """Return the event.
-
-    `end`: the entries of the search. `url`: of the store; `named`: what commands call it. `driven`: a process drives
-    the run.
-    """
-    started, config = rows.started, run.config
+def run_event(run: StoredRun, search: SearchReader, *, url: str, named: str | None, driven: bool) -> Run:
+    """Return the event. `url`: of the store; `named`: what commands call it. `driven`: a process drives the run."""
+    started, config = search.started, run.config
     components = started.components if started is not None else []
     return Run(
         run_id=run.id,
@@ -80,7 +68,7 @@ def run_event(
         driven=driven,
         store=without_password(url),
         warnings=[str(message) for message in run.counters.get("warnings") or ()],
-        commands=list(_commands(run, named, started, end)),
+        commands=list(_commands(run, named, started, search.end)),
     )
 
 
@@ -125,8 +113,8 @@ _OF_A_DRIVER = ("in_flight", "rate", "seconds_left", "cost_at_end_usd", "no_resu
 class HeartbeatReader:
     """The heartbeats of one run."""
 
-    def __init__(self, rows: InitialRows, decisions: DecisionReader) -> None:
-        self._rows, self._decisions = rows, decisions
+    def __init__(self, search: SearchReader) -> None:
+        self._search = search
         self._beat: tuple[int, float] | None = None
         """The last heartbeat, and when it was seen first."""
 
@@ -153,8 +141,8 @@ class HeartbeatReader:
 
     def _in_flight(self, each: Mapping[str, Any]) -> LongInFlight:
         """Return an example of a heartbeat with the names of its row and candidate."""
-        index = self._decisions.indices.get(each["candidate"], each["candidate"][:SHOWN])
-        return LongInFlight(**{**each, "row": self._rows.row_name(each["row"]), "candidate": str(index)})
+        index = self._search.indices.get(each["candidate"], each["candidate"][:SHOWN])
+        return LongInFlight(**{**each, "row": self._search.row_name(each["row"]), "candidate": str(index)})
 
 
 def steers(store: Store, run: StoredRun, proposals: RecordedProposals) -> Iterator[Steer]:
@@ -200,10 +188,6 @@ def ending(store: Store, run: StoredRun) -> Summary | None:
 
 def summary_of(view: RunView, explained: Explanation | None) -> Summary:
     """Return the summary; `explained`: None if the run holds no candidate."""
-    facts = fields.summary_facts(view)
-    if view.finalized is not None:
-        answer = view.finalized.error or view.finalized.message or "no message"
-        facts.append(("finalize failed" if view.finalized.error else "finalize", one_line(answer)))
     headline = view.headline()
     validation = view.certificate.validation if view.certificate is not None else None
     return Summary(
@@ -215,7 +199,7 @@ def summary_of(view: RunView, explained: Explanation | None) -> Summary:
         story=fields.story(view, explained),
         certificate=_stated(fields.certificate_facts(view)),
         no_improvement=_stated(no_improvement(view)),
-        facts=_stated(facts),
+        facts=_stated(fields.summary_facts(view)),
         tables=[
             SummaryTable(heading=heading, columns=list(columns), rows=[list(row) for row in rows])
             for heading, columns, rows in fields.tables(view)
@@ -236,8 +220,8 @@ LEAST_PAUSE_S = 1.0
 class TotalsReader:
     """The totals of one run."""
 
-    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows) -> None:
-        self._store, self._id, self._log, self._rows = store, run_id, log, rows
+    def __init__(self, store: Store, run_id: str, log: EventLog, search: SearchReader) -> None:
+        self._store, self._id, self._log, self._search = store, run_id, log, search
         self._next = 0.0
         self._outcomes: object = None
         self.failures: FailureCounts | None = None
@@ -268,7 +252,7 @@ class TotalsReader:
         cells: dict[str, list[int]] = {}
 
         def add(entry: Entry) -> None:
-            if entry.part == SEARCH and (place := self._rows.places.get(entry.row)) is not None:
+            if entry.part == SEARCH and (place := self._search.places.get(entry.row)) is not None:
                 cells.setdefault(entry.candidate[:SHOWN], []).append(place)
 
         failed = failed_examples(self._store, self._id, add)

@@ -38,12 +38,24 @@ ROWS_SENT = 5_000
 LABEL = 60
 """Characters of the label of a row."""
 
+SENT_AT_ONCE = 50
+"""Candidates after which those that were read are sent: a page draws the first while the others are read."""
 
-class InitialRows:
-    """What a run consists of; `read` adds the events of its rows once they are recorded.
+DETAILS_SENT = 2_000
+"""Characters of the details of a failed step, from their end."""
 
-    `started`: how its first process began, None before that. `val`: the validation rows in order, or the training rows
-    if none were given. `places`: theirs, by their digests. `names`: theirs in scores.
+PAGES_AT_ONCE = 8
+"""Pages of entries that one poll reads at most, so that what it found is sent soon."""
+
+
+class SearchReader:
+    """The search of one run, which adds what is new to the log; of entries it reads only answers that a page shows.
+
+    `started`: how the first process of the run began, None before that. `val`: the validation rows in order, or the
+    training rows if none were given. `places`: theirs, by their digests.
+    `candidates`: those of the store, by index; `indices`: theirs, by the digest of their texts. `proposals`: all of
+    them. `end`: the place after the last entry that is no stop: a resumed run takes that out, and another entry its
+    number.
     """
 
     def __init__(self, store: Store, run_id: str, log: EventLog) -> None:
@@ -51,16 +63,21 @@ class InitialRows:
         self.started: run_events.Started | None = None
         self.val: list[RecordedRow] = []
         self.places: dict[str, int] = {}
-        self.names: list[str] = []
+        self.candidates: list[CandidateRecord] = []
+        self.indices: dict[str, int] = {}
+        self.proposals = RecordedProposals()
+        self.end = 0
         self._row_names: dict[str, str] = {}
+        self._next = 0
+        self._missing: set[int] = set()
 
     def row_name(self, digest: str) -> str:
         """Return the split and the id of the row with this digest; the beginning of the digest if there is none."""
         self._row_names = self._row_names or row_names(self._store, self._id)
         return self._row_names.get(digest, f"row {digest[:SHOWN]}")
 
-    def read(self) -> None:
-        """Read what has not been read."""
+    def read_rows(self) -> None:
+        """Read how the run began, and its rows, unless they have been read."""
         if self.started is None:
             events = map(event_of, self._store.entries(self._id, PROCESSES, 0, 1))
             self.started = next((event for event in events if isinstance(event, run_events.Started)), None)
@@ -69,7 +86,6 @@ class InitialRows:
             return
         own = "val" in splits
         self.val = splits.get("val", splits["train"])
-        self.names = [str(row.row_id) for row in self.val]
         self.places = {digest_of(row.example): place for place, row in enumerate(self.val)}
         for start in range(0, len(self.val), ROWS_SENT):
             part = self.val[start : start + ROWS_SENT]
@@ -77,34 +93,7 @@ class InitialRows:
             labels = [label_of(row.data) for row in part]
             self._log.add(Rows(start=start, ids=ids, labels=labels, total=len(self.val), training=not own))
 
-
-def label_of(data: Any) -> str:
-    """Return the beginning of the first text in the data of a row as one line; empty without one."""
-    return next((one_line(text[: 4 * LABEL], LABEL) for text in strings_in(data) if text.strip()), "")
-
-
-SENT_AT_ONCE = 50
-"""Candidates after which those that were read are sent: a page draws the first while the others are read."""
-
-DETAILS_SENT = 2_000
-"""Characters of the details of a failed step, from their end."""
-
-
-class DecisionReader:
-    """The decisions of one run; `read` adds what is new.
-
-    `candidates`: those of the store, by index; `indices`: theirs, by the digest of their texts. `proposals`: all of
-    them.
-    """
-
-    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows) -> None:
-        self._store, self._id, self._log, self._rows = store, run_id, log, rows
-        self.candidates: list[CandidateRecord] = []
-        self.indices: dict[str, int] = {}
-        self.proposals = RecordedProposals()
-        self._next = 0
-
-    def read(self) -> None:
+    def read_decisions(self) -> None:
         """Read new decisions."""
         more = True
         while more:
@@ -152,7 +141,7 @@ class DecisionReader:
             metric_calls=kept.metric_calls,
             found=kept.found,
             cost_usd=kept.cost_usd,
-            scores=list(map(kept.scores.get, self._rows.names)),
+            scores=[kept.scores.get(str(row.row_id)) for row in self.val],
             texts={name: sent_text(text) for name, text in component_texts(kept.texts).items()},
             code=CodeVersion(branch=branch, commit=commit) if commit is not None else None,
             front=found.front,
@@ -181,40 +170,7 @@ class DecisionReader:
             mutation=None if one.made is None else one.made.mutation,
         )
 
-
-def _merge(event: Rejected | CandidateFound) -> Proposal:
-    """Return the merge that GEPA kept or rejected."""
-    at = event.at or 0
-    return Proposal(
-        key=f"merge at {at}, {event.iteration}",
-        at=at,
-        decided=at,
-        iteration=event.iteration,
-        parents=event.parents,
-        outcome="kept" if isinstance(event, CandidateFound) else "rejected",
-        why=event.reason if isinstance(event, Rejected) else "a merge that was as good as its parents",
-        candidate=event.index if isinstance(event, CandidateFound) else None,
-        merge=True,
-    )
-
-
-PAGES_AT_ONCE = 8
-"""Pages of entries that one poll reads at most, so that what it found is sent soon."""
-
-
-class EntryReader:
-    """The entries of one run, whose answers are read only if the page shows them.
-
-    `end`: the place after the last one that is no stop: a resumed run takes that out, and another entry its number.
-    """
-
-    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows, decisions: DecisionReader) -> None:
-        self._store, self._id, self._log = store, run_id, log
-        self._rows, self._decisions = rows, decisions
-        self.end = 0
-        self._missing: set[int] = set()
-
-    def read(self) -> bool:
+    def read_entries(self) -> bool:
         """Read new entries; return whether there are more."""
         fresh, more = self._fresh()
         changes = [entry.number for entry in fresh if entry.kind == MUTATION]
@@ -260,8 +216,8 @@ class EntryReader:
         """Add the results of these entries on validation rows, without those of candidates, which have scores."""
         places: dict[int, tuple[str, int]] = {}
         for entry in evaluated:
-            place = self._rows.places.get(entry.row)
-            if place is not None and entry.candidate not in self._decisions.indices:
+            place = self.places.get(entry.row)
+            if place is not None and entry.candidate not in self.indices:
                 places[entry.number] = (entry.candidate[:SHOWN], place)
         numbers = sorted(places)
         for start in range(0, len(numbers), PAGE):
@@ -276,3 +232,24 @@ class EntryReader:
                 found.numbers.append(entry.number)
                 found.scores.append(orjson.loads(entry.answer).get("score"))
         return found
+
+
+def label_of(data: Any) -> str:
+    """Return the beginning of the first text in the data of a row as one line; empty without one."""
+    return next((one_line(text[: 4 * LABEL], LABEL) for text in strings_in(data) if text.strip()), "")
+
+
+def _merge(event: Rejected | CandidateFound) -> Proposal:
+    """Return the merge that GEPA kept or rejected."""
+    at = event.at or 0
+    return Proposal(
+        key=f"merge at {at}, {event.iteration}",
+        at=at,
+        decided=at,
+        iteration=event.iteration,
+        parents=event.parents,
+        outcome="kept" if isinstance(event, CandidateFound) else "rejected",
+        why=event.reason if isinstance(event, Rejected) else "a merge that was as good as its parents",
+        candidate=event.index if isinstance(event, CandidateFound) else None,
+        merge=True,
+    )

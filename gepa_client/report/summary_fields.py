@@ -216,6 +216,9 @@ def summary_facts(view: RunView) -> list[tuple[str, str]]:
         facts["cost"] = ", ".join(f"{money(cost)} {what}" for what, cost in costs.items() if cost is not None) or None
         ended = finished.status if finished.reason is None else f"{finished.status}: {finished.reason}"
         facts["ended"] = plain(ended.strip(), limit=ENDED_SHOWN)
+    if view.finalized is not None:
+        answer = view.finalized.error or view.finalized.message or "no message"
+        facts["finalize failed" if view.finalized.error else "finalize"] = one_line(answer)
     return [(label, text) for label, text in facts.items() if text is not None]
 
 

@@ -1,12 +1,16 @@
 """Displays of a run: live on a terminal, as plain lines elsewhere, as JSON events; its present state in words."""
 
+import os
+import signal
 import sys
 import time
 from abc import abstractmethod
 from collections import deque
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
+import orjson
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -90,6 +94,43 @@ class JsonDisplay(Display):
     def note(self, text: str) -> None:
         """Print a note to stderr."""
         print(Text.from_markup(text).plain, file=sys.stderr, flush=True)
+
+
+class EventStream:
+    """Writes events and the summary as JSON lines to `descriptor`; None writes nothing.
+
+    If the reader has closed it before the run has ended, this process gets a SIGTERM: the process that started the run
+    is gone, and its program with it.
+    """
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
+
+    def event(self, event: events.Event) -> None:
+        """Write an event."""
+        if self._descriptor is None or self._write(event.model_dump_json().encode()):
+            return
+        if not isinstance(event, events.Finished):
+            signal.raise_signal(signal.SIGTERM)
+
+    def summary(self, summary: Mapping[str, Any]) -> None:
+        """Write the last line, as `--json` prints it."""
+        if self._descriptor is not None:
+            self._write(orjson.dumps(summary))
+
+    def resumed_by(self, run_id: str) -> str | None:
+        """Return what continues the run, None for a command."""
+        return None if self._descriptor is None else f"the program that started it, with `resume` {run_id}"
+
+    def _write(self, line: bytes) -> bool:
+        """Return whether there is a reader; without one nothing more is written."""
+        left = memoryview(line + b"\n")
+        try:
+            while left and self._descriptor is not None:
+                left = left[os.write(self._descriptor, left) :]
+        except (BrokenPipeError, ConnectionResetError):
+            self._descriptor = None
+        return self._descriptor is not None
 
 
 class PlainDisplay(Display):

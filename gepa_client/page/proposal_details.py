@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from gepa_client.analysis.proposals import ROWS_SHOWN, Excerpt, ProposalHistory, Recorded, excerpt
+from gepa_client.analysis.proposals import ROWS_SHOWN, ComparedRow, Excerpt, ProposalHistory, Recorded, excerpt
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.completion_entries import CompletionEntry
 from gepa_client.journal.entries import COMPLETION, SEARCH, Attempt, StoredRun
@@ -14,8 +14,54 @@ from gepa_client.journal.history import entries_at
 from gepa_client.journal.requests import digest_of, request_key
 from gepa_client.journal.run_events import ProposalMade, TextAnswer
 from gepa_client.journal.store import Store
-from gepa_client.page.page_answers import AnswerUsage, NotThere, PromptShown, ProposalShown, TextsCompared, part_of
-from gepa_client.page.page_events import TEXT_SENT, sent_text
+from gepa_client.page.candidate_details import NotThere, part_of
+from gepa_client.page.page_events import TEXT_SENT, Part, sent_text
+
+
+class AnswerUsage(Part):
+    """What an answer took. `again`: why the answer before it could not be used; None for the first one."""
+
+    again: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    seconds: float | None
+
+
+class PromptShown(Part):
+    """A prompt for new texts and its answer. `model`: None if the program proposed.
+
+    `prompt`: the whole prompt, None if it cannot be made again from the journal. `hints`: those of users in it.
+    `records`: what it was made from, a part of them if they are many or long. `usage`: of all answers to it; one that
+    has the texts of several components is at the first of them.
+    """
+
+    component: str | None
+    model: str | None
+    prompt: Excerpt | None
+    hints: list[str]
+    records: Excerpt | None
+    answer: Excerpt | None
+    usage: list[AnswerUsage]
+
+
+class TextsCompared(Part):
+    """A component before and after."""
+
+    before: Excerpt
+    after: Excerpt
+
+
+class ProposalShown(Part):
+    """What a proposal was made from, and what it changed, by component.
+
+    `rows`: of its minibatch of `size` rows, the first ones unless all were asked for, as the `records` of its prompts.
+    """
+
+    size: int
+    rows: tuple[ComparedRow, ...]
+    prompts: list[PromptShown]
+    texts: dict[str, TextsCompared]
 
 
 def proposal(store: Store, run_id: str, at: int, *, all_rows: bool = False) -> ProposalShown:
