@@ -144,13 +144,13 @@ def _wanted(
         yield f"/cell?candidate={candidate}&row={place}", partial(cells.cell, candidate, place)
 
 
-def _cells(explained_: Explanation, events: list[Event]) -> list[tuple[int, int]]:
+def _cells(found: Explanation, events: list[Event]) -> list[tuple[int, int]]:
     """Return candidates and places of the rows that a change to the best candidate moved, or left wrong."""
     ids = [row for event in events if event["event"] == "rows" for row in event["ids"]]
     places: Mapping[str, int] = {row: place for place, row in enumerate(ids)}
-    *earlier, last = explained_.steps or (None,)
-    changes = [change for change in (last, explained_.overall, *reversed(earlier)) if change is not None]
-    found = {
+    *earlier, last = found.steps or (None,)
+    changes = [change for change in (last, found.overall, *reversed(earlier)) if change is not None]
+    cells = {
         (candidate, places[row.row]): None
         for change in changes
         for group in change.groups
@@ -158,7 +158,7 @@ def _cells(explained_: Explanation, events: list[Event]) -> list[tuple[int, int]
         if row.row in places
         for candidate in (change.against, change.candidate)
     }
-    return list(found)[:CELLS]
+    return list(cells)[:CELLS]
 
 
 # --- the file --------------------------------------------------------------------------------------------------------

@@ -76,21 +76,17 @@ def proposals(
     store: Store, run_id: str, numbers: Sequence[int], shown: int | None = ROWS_SHOWN
 ) -> dict[int, ProposalShown]:
     """Return several proposals of a run by where they begin. `shown`: how many rows of each; None for all."""
-    run, candidates = store.run(run_id), store.candidates(run_id)
-    history = ProposalHistory(store, run, candidates)
+    run = store.run(run_id)
+    history = ProposalHistory(store, run, store.candidates(run_id))
     wanted = [history.recorded[number] for number in numbers if number in history.recorded]
-    parents = [candidates[one.begun.parent].texts for one in wanted]
-    return {
-        one.number: _proposal(store, run, parent, one, history, shown)
-        for one, parent in zip(wanted, parents, strict=True)
-    }
+    return {one.number: _proposal(store, run, one, history, shown) for one in wanted}
 
 
 def _proposal(
-    store: Store, run: StoredRun, parent: dict[str, str], one: Recorded, history: ProposalHistory, shown: int | None
+    store: Store, run: StoredRun, one: Recorded, history: ProposalHistory, shown: int | None
 ) -> ProposalShown:
-    made = one.made
-    before, after = component_texts(parent), component_texts(history.child(one.number))
+    made, parent = one.made, history.parent(one)
+    before, after = component_texts(parent), component_texts({**parent, **one.texts})
     compared = {
         name: TextsCompared(before=sent_text(before.get(name, "")), after=sent_text(text_))
         for name, text_ in after.items()
