@@ -1,1 +1,1 @@
-"""Read a recorded run: its result, its proposals, what failed, why its best candidate is better; statistics of scores."""
+"""Read a recorded run: its result, its proposals, its failures, why its best candidate is better; test scores."""
