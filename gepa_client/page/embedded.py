@@ -127,7 +127,7 @@ def _wanted(
 ) -> Iterator[tuple[str, Callable[[], object]]]:
     """Yield the paths of what readers open, the most important first, with what reads it."""
     yield "/explanation", lambda: found
-    yield "/history", lambda: event_list(store, run_id, until=until)
+    yield "/history", lambda: event_list(store, store.run(run_id), until=until)
     steps = [step.proposal for step in found.steps if step.proposal is not None]
     shown = proposals(store, run_id, [*steps, *found.others]) if steps or found.others else {}
     candidates = {event["index"]: event for event in events if event["event"] == "candidate"}

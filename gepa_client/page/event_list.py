@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from evolverpc_common.display_text import one_line
-from gepa_client.journal.entries import EVENTS, PROCESSES
+from gepa_client.journal.entries import EVENTS, PROCESSES, StoredRun
 from gepa_client.journal.history import end_of, entries, event_of
 from gepa_client.journal.run_events import Event, Started
 from gepa_client.journal.store import Store
@@ -37,20 +37,20 @@ class EventList(Part):
 
 
 def event_list(
-    store: Store, run_id: str, *, after: int | None = None, words: str = "", until: int | None = None
+    store: Store, run: StoredRun, *, after: int | None = None, words: str = "", until: int | None = None
 ) -> EventList:
     """Return the first page of the events that have a line, or the one that follows `after`.
 
     `words`: only lines that contain them, in any case. `until`: only events by this place in the journal. What the
     processes of the run found after the search is on the first page.
     """
-    end = end_of(store, run_id, EVENTS) if after is None else after
+    end = end_of(store, run.id, EVENTS) if after is None else after
     last = max(0, end - READ)
-    recorded = map(event_of, entries(store, run_id, PROCESSES)) if after is None else ()
+    recorded = map(event_of, entries(store, run.id, PROCESSES)) if after is None else ()
     found = [*_lines([event for event in recorded if not isinstance(event, Started)], words, until)]
     while end > last and len(found) < LINES:
         start = max(last, end - READ_AT_ONCE)
-        for entry in reversed([*entries(store, run_id, EVENTS, start, end)]):
+        for entry in reversed([*entries(store, run.id, EVENTS, start, end)]):
             found += _lines([event_of(entry)], words, until)
             if len(found) >= LINES:
                 start = entry.number

@@ -51,7 +51,7 @@ class RunDetails:
                 return proposal(store, run_id, _number(query, "at"), all_rows=query.get("rows") == "all")
             case "history":
                 words, after = query.get("words", ""), _number(query, "after") if "after" in query else None
-                return event_list(store, run_id, after=after, words=words, until=until)
+                return event_list(store, store.run(run_id), after=after, words=words, until=until)
             case _:
                 if (found := explain(store, store.run(run_id), until)) is None:
                     raise NotThere("the seed has not been scored")

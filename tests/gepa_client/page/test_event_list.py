@@ -57,7 +57,7 @@ def test_lines_are_chosen_by_their_words_and_by_their_place(store: Store, monkey
     assert [line.kind for line in read(store, words="PERFECT")] == ["no proposal"]
     assert [line.at for line in read(store, words="no proposal", until="399")] == []
     assert read(store, until="120")[0].text.endswith("number 20")
-    first = event_list(store, RUN_ID, words="the seed scores")
+    first = event_list(store, store.run(RUN_ID), words="the seed scores")
     assert not first.items and first.next is not None, "it read a part of the events alone"
     with pytest.raises(BadQuery):
         read(store, after="-1")
