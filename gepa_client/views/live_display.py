@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import orjson
 from rich.console import Console, Group, RenderableType
@@ -173,24 +173,6 @@ class PlainDisplay(Display):
         echo(self._console, text)
 
 
-class Screen(Protocol):
-    """Where a frame is drawn in place: `rich.live.Live`, or the output of a notebook's cell."""
-
-    transient: bool
-
-    def start(self, refresh: bool = False) -> None:
-        """Draw the first frame."""
-        ...
-
-    def refresh(self) -> None:
-        """Draw the frame again."""
-        ...
-
-    def stop(self) -> None:
-        """Draw the last frame, or remove it if it is `transient`."""
-        ...
-
-
 DRAW_S = 0.1
 """Seconds between two drawings of the frame, at least."""
 
@@ -205,25 +187,34 @@ class LiveDisplay(Display):
         self._console = console
         self._view = RunView()
         self._latest: deque[str] = deque(maxlen=self.LINES)
-        self._live = self._screen()
+        self._is_empty = False
+        """Whether there was nothing to see, so that the frame is removed."""
         self._drawn_s = 0.0
-
-    def _screen(self) -> Screen:
         # Drawn by the printing thread: another one would draw in the middle of a line.
-        return Live(console=self._console, get_renderable=self._frame, auto_refresh=False)
+        self._live = Live(console=console, get_renderable=self._frame, auto_refresh=False)
 
     def __enter__(self) -> Self:
-        self._live.start(refresh=True)
+        self._begin()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def _begin(self) -> None:
+        self._live.start(refresh=True)
+
+    def _redraw(self) -> None:
+        self._live.refresh()
+
+    def _end(self) -> None:
+        self._live.transient = self._is_empty
         self._live.stop()
 
     def event(self, event: events.Event, view: RunView) -> None:
         """Add the event to the frame; a line that stays is printed above it."""
         self._view = view
         if isinstance(event, events.Finished) and view.started is None:
-            self._live.transient = True  # there was nothing to see
+            self._is_empty = True
         if self._repeats(event):
             return
         line = event_line(event)
@@ -242,7 +233,7 @@ class LiveDisplay(Display):
     def _draw(self) -> None:
         if time.monotonic() - self._drawn_s > DRAW_S:
             self._drawn_s = time.monotonic()
-            self._live.refresh()
+            self._redraw()
 
     def note(self, text: str) -> None:
         """Print a line above the frame."""
