@@ -1,6 +1,7 @@
 """GEPA's own result object of a recorded run."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
@@ -71,11 +72,8 @@ def load_result(run: str, store: str | None = None) -> GEPAResult[Any, int]:
     Raises:
         NoSuchRun: the store has no such run. JournalError: it has no candidate yet, or the store cannot be read.
     """
-    opened = open_store(store or default_store())
-    try:
+    with closing(open_store(store or default_store())) as opened:
         return result_of(opened, find_run(opened, run))
-    finally:
-        opened.close()
 
 
 def result_of(store: Store, run: StoredRun) -> GEPAResult[Any, int]:

@@ -14,7 +14,7 @@ from gepa_client.page.event_log import EventLog
 from gepa_client.page.notices import NoticeInput
 from gepa_client.page.page_events import FailureCounts, Notices, Position, StoreTrouble
 from gepa_client.page.run_details import RunDetails
-from gepa_client.page.run_state import HeartbeatReader, TotalsReader, ending, run_event, steers
+from gepa_client.page.run_state import ending, failure_counts, now_event, run_event, spending_event, steers
 from gepa_client.page.search_reader import SearchReader
 
 _log = logging.getLogger(__name__)
@@ -23,6 +23,11 @@ LIVE_POLL_S = 0.1
 IDLE_POLL_S = 1.0
 NEW_POLL_S = 0.2
 """Of a run that is about to begin, or that is not there yet."""
+
+TOTALS_SHARE = 0.05
+"""The part of the time that reading totals anew may take: they grow with the run."""
+
+LEAST_PAUSE_S = 1.0
 
 
 class RunReader:
@@ -35,8 +40,12 @@ class RunReader:
         self._store, self._named, self._id, self._log = store, named_store(url), run_id, log
         self._is_ended = ended
         self._search = SearchReader(store, run_id, log)
-        self._heartbeats = HeartbeatReader(self._search)
-        self._totals = TotalsReader(store, run_id, log, self._search)
+        self._beat: tuple[int, float] | None = None
+        """The last heartbeat, and when it was seen first."""
+        self._totals_due = 0.0
+        self._unsuccessful: object = None
+        self._failures: FailureCounts | None = None
+        """The last that were read."""
         self._ended: tuple[str, str] | None = None
         """The status of the run, and when it had it, by the end that was read last."""
         self._trouble: str | None = None
@@ -87,32 +96,55 @@ class RunReader:
         if ended and self._ended != (run.status, run.updated):
             self._log.add(Position(end=self._search.end, complete=False))  # what follows takes seconds of a long run
             self._log.published()
-            self._totals.read(at_once=True)
+            self._read_totals(at_once=True)
             self._ended = (run.status, run.updated)
             if (summary := ending(self._store, run)) is not None:
                 self._log.add(summary)
             self._read_moment(run, driven=driven)  # its failures are known now
         else:
-            self._totals.read()
+            self._read_totals()
         self._log.add(Position(end=self._search.end, complete=ended))
         return more
 
     def _read_moment(self, run: StoredRun, *, driven: bool) -> None:
         stated = run_event(run, self._search, url=self._store.url, named=self._named, driven=driven)
-        now = self._heartbeats.event(run, driven=driven)
-        failures = self._totals.failures
-        situation = NoticeInput(stated, now, failures, self._seed_failed(failures), self._named)
+        moment = time.monotonic()
+        if self._beat is None or self._beat[0] != run.claim.beat:
+            self._beat = (run.claim.beat, moment)
+        now = now_event(run, self._search, moment - self._beat[1] if driven else None)
+        situation = NoticeInput(stated, now, self._failures, self._seed_failed(), self._named)
         if situation.stuck_s is not None:
             now.seconds_left = None
         for event in (stated, now, Notices(notices=situation.notices())):
             self._log.add(event)
 
-    def _seed_failed(self, failures: FailureCounts | None) -> bool:
+    def _seed_failed(self) -> bool:
         """Return whether the program failed on every example, or with the seed on every validation row."""
+        failures = self._failures
         if failures is None:
             return False
         seed = next(iter(self._search.indices), "")[:SHOWN]
         return failures.failed >= failures.evaluated or len({*failures.cells.get(seed, ())}) == len(self._search.val)
+
+    def _read_totals(self, *, at_once: bool = False) -> None:
+        """Read the totals if they are due, after a pause that grows with the time that reading them took.
+
+        `at_once`: in any case; what is shown of a run that has ended is whole.
+        """
+        began = time.monotonic()
+        if not at_once and began < self._totals_due:
+            return
+        spending = self._store.spending(self._id)
+        self._log.add(spending_event(spending))
+        unsuccessful = [(spent.kind, spent.outcome, spent.attempts) for spent in spending if spent.outcome != "ok"]
+        if unsuccessful and (at_once or unsuccessful != self._unsuccessful):
+            self._unsuccessful = unsuccessful
+            if (found := failure_counts(self._store, self._id, self._search)) is not None:
+                self._failures = found
+                self._log.add(found)
+        ended = time.monotonic()
+        self._totals_due = ended + max(LEAST_PAUSE_S, (ended - began) / TOTALS_SHARE)
+        self._log.published()
 
 
 MOST_RUNS = 8

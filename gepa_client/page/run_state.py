@@ -1,6 +1,5 @@
 """Read the state of a run: its record, its last heartbeat, what users asked for, its totals, what it came to."""
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,14 +10,13 @@ from gepa_client.analysis.proposals import RecordedProposals
 from gepa_client.analysis.steered import TextsOutcome, request_text, taken_text, texts_outcomes
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import NoCertificate
-from gepa_client.journal.entries import CONTROL, RESUMED_BY, SEARCH, Entry, SteeringRequest, StoredRun
+from gepa_client.journal.entries import CONTROL, RESUMED_BY, SEARCH, Entry, Spending, SteeringRequest, StoredRun
 from gepa_client.journal.lease import lease_seconds
 from gepa_client.journal.requests import SHOWN
 from gepa_client.journal.run_events import FailureGroup, Started
 from gepa_client.journal.steer_entries import SteerEntry, action_of
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import OVER
-from gepa_client.page.event_log import EventLog
 from gepa_client.page.page_events import (
     CommandHint,
     FailureCounts,
@@ -110,39 +108,28 @@ _OF_A_DRIVER = ("in_flight", "rate", "seconds_left", "cost_at_end_usd", "no_resu
 """What a heartbeat states that is nothing any more once the run is not driven."""
 
 
-class HeartbeatReader:
-    """The heartbeats of one run."""
+def now_event(run: StoredRun, search: SearchReader, age: float | None) -> Now:
+    """Return the event of this moment. `age`: seconds since the last heartbeat; None if the run is not driven."""
+    counters, driven = run.counters, age is not None
+    found: dict[str, Any] = counters.get("now") or {}
+    shown = {name: value for name, value in found.items() if driven or name not in _OF_A_DRIVER}
+    return Now.model_validate(
+        {
+            **{name: value for name, value in shown.items() if name in Now.model_fields},
+            "iteration": counters.get("iteration"),
+            "metric_calls": counters.get("metric_calls"),
+            "longest": [_in_flight(each, search) for each in found.get("longest") or () if driven],
+            "active_seconds": counters.get("active_seconds"),
+            "beat_age_s": None if age is None else float(int(age)),
+            "lost": age is not None and age > lease_seconds(run),
+        }
+    )
 
-    def __init__(self, search: SearchReader) -> None:
-        self._search = search
-        self._beat: tuple[int, float] | None = None
-        """The last heartbeat, and when it was seen first."""
 
-    def event(self, run: StoredRun, *, driven: bool) -> Now:
-        """Return the event of this moment."""
-        now = time.monotonic()
-        if self._beat is None or self._beat[0] != run.claim.beat:
-            self._beat = (run.claim.beat, now)
-        age = now - self._beat[1] if driven else None
-        counters = run.counters
-        found: dict[str, Any] = counters.get("now") or {}
-        shown = {name: value for name, value in found.items() if driven or name not in _OF_A_DRIVER}
-        return Now.model_validate(
-            {
-                **{name: value for name, value in shown.items() if name in Now.model_fields},
-                "iteration": counters.get("iteration"),
-                "metric_calls": counters.get("metric_calls"),
-                "longest": [self._in_flight(each) for each in found.get("longest") or () if driven],
-                "active_seconds": counters.get("active_seconds"),
-                "beat_age_s": None if age is None else float(int(age)),
-                "lost": age is not None and age > lease_seconds(run),
-            }
-        )
-
-    def _in_flight(self, each: Mapping[str, Any]) -> LongInFlight:
-        """Return an example of a heartbeat with the names of its row and candidate."""
-        index = self._search.indices.get(each["candidate"], each["candidate"][:SHOWN])
-        return LongInFlight(**{**each, "row": self._search.row_name(each["row"]), "candidate": str(index)})
+def _in_flight(each: Mapping[str, Any], search: SearchReader) -> LongInFlight:
+    """Return an example of a heartbeat with the names of its row and candidate."""
+    index = search.indices.get(each["candidate"], each["candidate"][:SHOWN])
+    return LongInFlight(**{**each, "row": search.row_name(each["row"]), "candidate": str(index)})
 
 
 def steers(store: Store, run: StoredRun, proposals: RecordedProposals) -> Iterator[Steer]:
@@ -211,60 +198,29 @@ def _stated(facts: Sequence[tuple[str, str]]) -> list[StatedFact]:
     return [StatedFact(label=label, text=text) for label, text in facts]
 
 
-TOTALS_SHARE = 0.05
-"""The part of the time that reading totals anew may take: they grow with the run."""
+def spending_event(spending: Sequence[Spending]) -> SpendingSoFar:
+    """Return the event of what a run spent."""
+    heading, columns, rows = fields.spending_table(spending)
+    heading = f"{heading}: {fields.tokens_text(spending)}"
+    table = SummaryTable(heading=heading, columns=[*columns], rows=[[*row] for row in rows])
+    return SpendingSoFar(cost=fields.whole_cost(spending), table=table)
 
-LEAST_PAUSE_S = 1.0
 
+def failure_counts(store: Store, run_id: str, search: SearchReader) -> FailureCounts | None:
+    """Return the event of the examples that failed in the program; None if none did."""
+    cells: dict[str, list[int]] = {}
 
-class TotalsReader:
-    """The totals of one run."""
+    def add(entry: Entry) -> None:
+        if entry.part == SEARCH and (place := search.places.get(entry.row)) is not None:
+            cells.setdefault(entry.candidate[:SHOWN], []).append(place)
 
-    def __init__(self, store: Store, run_id: str, log: EventLog, search: SearchReader) -> None:
-        self._store, self._id, self._log, self._search = store, run_id, log, search
-        self._next = 0.0
-        self._outcomes: object = None
-        self.failures: FailureCounts | None = None
-        """The last that were read."""
-
-    def read(self, *, at_once: bool = False) -> None:
-        """Read the totals if they are due, after a pause that grows with the time that reading them took.
-
-        `at_once`: in any case; what is shown of a run that has ended is whole.
-        """
-        began = time.monotonic()
-        if not at_once and began < self._next:
-            return
-        spending = self._store.spending(self._id)
-        heading, columns, rows = fields.spending_table(spending)
-        heading = f"{heading}: {fields.tokens_text(spending)}"
-        table = SummaryTable(heading=heading, columns=[*columns], rows=[[*row] for row in rows])
-        self._log.add(SpendingSoFar(cost=fields.whole_cost(spending), table=table))
-        outcomes = [(spent.kind, spent.outcome, spent.attempts) for spent in spending if spent.outcome != "ok"]
-        if outcomes and (at_once or outcomes != self._outcomes):
-            self._outcomes = outcomes
-            self._add_failures()
-        ended = time.monotonic()
-        self._next = ended + max(LEAST_PAUSE_S, (ended - began) / TOTALS_SHARE)
-        self._log.published()
-
-    def _add_failures(self) -> None:
-        cells: dict[str, list[int]] = {}
-
-        def add(entry: Entry) -> None:
-            if entry.part == SEARCH and (place := self._search.places.get(entry.row)) is not None:
-                cells.setdefault(entry.candidate[:SHOWN], []).append(place)
-
-        failed = failed_examples(self._store, self._id, add)
-        if failed is not None:
-            self.failures = FailureCounts(
-                failed=failed.failed,
-                evaluated=failed.evaluated,
-                groups=failed.groups,
-                words=list(map(_words, failed.groups)),
-                cells=cells,
-            )
-            self._log.add(self.failures)
+    failed = failed_examples(store, run_id, add)
+    if failed is None:
+        return None
+    words = list(map(_words, failed.groups))
+    return FailureCounts(
+        failed=failed.failed, evaluated=failed.evaluated, groups=failed.groups, words=words, cells=cells
+    )
 
 
 def _words(group: FailureGroup) -> str:
