@@ -25,9 +25,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from gepa_client.analysis.statistics import noise_estimate as noise  # noqa: E402
-from gepa_client.analysis.statistics import power  # noqa: E402
-from gepa_client.analysis.statistics.paired_comparison import interval  # noqa: E402
+
+from gepa_client.analysis import power  # noqa: E402
+from gepa_client.analysis.paired_comparison import interval  # noqa: E402
 from gepa_client.certificate.sealed_test import allowed_error, judge  # noqa: E402
 from gepa_client.journal.history import RecordedRow, by_unit  # noqa: E402
 
@@ -117,7 +117,7 @@ def _shares(differences: str, gains: bool, runs: int, cell: tuple[int, int]) -> 
 
 def _named(gain: float, spread: float, runs: int) -> tuple[int, float]:
     """Return the rows that `check` names for a gain of graded scores, and the share of tests of these that show it."""
-    seed = noise.Noise(15, 2, within=0.0, between=spread * spread)
+    seed = power.Noise(15, 2, within=0.0, between=spread * spread)
     rows = power.rows_needed(seed, gain, error=ERROR, exact=False)
     assert rows is not None
     deviation = power.variance_of_difference(seed, gain) ** 0.5

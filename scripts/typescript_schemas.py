@@ -9,9 +9,8 @@ from pydantic import TypeAdapter
 from evolverpc.applicable_settings import KEYWORDS
 from evolverpc_common.settings.definition import Setting
 from gepa_client.journal.run_events import Event
-from gepa_client.page.event_log import KEYS
-from gepa_client.page.page_answers import AnyPageAnswer
-from gepa_client.page.page_events import AnyPageEvent
+from gepa_client.page.page_events import KEYS, AnyPageEvent
+from gepa_client.page.run_details import AnyPageAnswer
 from gepa_client.settings.run_config import RunConfig
 from protocol import errors
 from rpc_server.worker import model_apis, response_body, span_attributes

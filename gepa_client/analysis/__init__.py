@@ -1,1 +1,1 @@
-"""Read a recorded run: its result, failures, Pareto fronts and rescoring."""
+"""Read a recorded run: its result, its proposals, its failures, why its best candidate is better; test scores."""

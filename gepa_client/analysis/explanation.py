@@ -4,20 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evolverpc_common.display_text import counted
+from gepa_client.analysis.paired_comparison import mcnemar_p
 from gepa_client.analysis.proposals import (
     ROWS_SHOWN,
     ComparedRow,
     ProposalHistory,
-    RowResult,
     excerpt,
     row_result,
 )
-from gepa_client.analysis.statistics.paired_comparison import mcnemar_p
 from gepa_client.analysis.ties import ancestry, best_candidate, pool_at
 from gepa_client.evolution.names import candidate_name
 from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.history import (
-    Results,
     evaluation_numbers,
     results,
     selection_name,
@@ -110,7 +108,7 @@ def explain(store: Store, run: StoredRun, until: int | None = None) -> Explanati
     history = ProposalHistory(store, run, candidates, until)
     way = [candidates[index] for index in sorted(ancestry(candidates, best)) if index]
     shown, on_way = way[-STEPS_SHOWN:], {kept.index for kept in way}
-    others = [number for number, index in history.numbers.items() if index not in on_way]
+    others = [number for number, one in history.recorded.items() if one.candidate not in on_way]
     pairs = [(candidates[0], best)] if len(way) > 1 else []
     pairs += [(_base(candidates, kept), kept) for kept in shown]
     changes = _changes(store, run, pairs, history, until)
@@ -121,8 +119,8 @@ def explain(store: Store, run: StoredRun, until: int | None = None) -> Explanati
         steps=tuple(steps),
         steps_omitted=len(way) - len(shown),
         others=tuple(others[-OTHERS_SHOWN:]),
-        proposed=len(history.numbers),
-        kept=sum(index is not None for index in history.numbers.values()),
+        proposed=len(history.recorded),
+        kept=sum(one.candidate is not None for one in history.recorded.values()),
     )
 
 
@@ -187,11 +185,18 @@ def _changes(
     def group(name: str, before: CandidateRecord, after: CandidateRecord, moved_rows: Sequence[int]) -> RowGroup:
         shown = [by_id[row] for row in moved_rows[:ROWS_SHOWN] if row in by_id]
         rows = [
-            ComparedRow(row.id, excerpt(row.data), *_both(recorded, before, after, row.row_id), split) for row in shown
+            ComparedRow(
+                row.id,
+                excerpt(row.data),
+                before=recorded.get((before.index, row.row_id)),
+                after=recorded.get((after.index, row.row_id)),
+                split=split,
+            )
+            for row in shown
         ]
         return RowGroup(name, len(moved_rows), tuple(rows))
 
-    numbers_of = {index: number for number, index in history.numbers.items()}
+    numbers_of = {one.candidate: number for number, one in history.recorded.items()}
     selecting = f"{selection_name(training_only=split == 'train')} row"
     changes = []
     for (before, after), groups in zip(pairs, moved, strict=True):
@@ -241,9 +246,3 @@ def _left(before: CandidateRecord, after: CandidateRecord, perfect: float) -> li
     """Return GEPA's ids of the rows whose score stayed the same and below the perfect one, the lowest first."""
     same = [(score, int(row)) for row, score in after.scores.items() if before.scores.get(row) == score < perfect]
     return [row for _, row in sorted(same)]
-
-
-def _both(
-    recorded: Results[RowResult], before: CandidateRecord, after: CandidateRecord, row_id: int
-) -> tuple[RowResult | None, RowResult | None]:
-    return recorded.get((before.index, row_id)), recorded.get((after.index, row_id))

@@ -1,7 +1,11 @@
 """GEPA's own result object of a recorded run."""
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+from gepa.core.result import GEPAResult
 
 from evolverpc_common.display_text import command
 from gepa_client.analysis.ties import best_candidate, dropped_of
@@ -10,21 +14,41 @@ from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.history import results, validation_rows
 from gepa_client.journal.store import Store, default_store, find_run, named_store, open_store
 
-if TYPE_CHECKING:
-    from gepa.core.result import GEPAResult  # heavy
 
+@dataclass(frozen=True)
+class ChosenResult(GEPAResult[Any, int]):
+    """A result whose best candidate is `chosen`, by index; GEPA's is the first with the highest validation score.
 
-def best_by_row(candidates: Sequence[CandidateRecord]) -> dict[str, set[int]]:
-    """For each validation row, by GEPA's id as text, the candidates that score best there."""
-    return _fronts([kept.scores if kept.dropped is None else {} for kept in candidates])
+    `dropped`: candidates that users dropped. `whole`: mean scores of the candidates that were compared
+    on validation rows that the search left out, on these, the rows of the search, and fresh training rows if any.
+    """
 
+    chosen: int = 0
+    dropped: frozenset[int] = frozenset()
+    whole: Mapping[int, float] = field(default_factory=dict)
 
-def best_by_objective(candidates: Sequence[CandidateRecord]) -> dict[str, set[int]]:
-    """For each objective the candidates whose mean is best; empty where the program names none."""
-    return _fronts([(kept.objective_scores if kept.dropped is None else None) or {} for kept in candidates])
+    @classmethod
+    def of(
+        cls,
+        result: GEPAResult[Any, int],
+        chosen: int,
+        further_calls: int = 0,
+        dropped: frozenset[int] = frozenset(),
+        whole: Mapping[int, float] | None = None,
+    ) -> Self:
+        """Return a result with another best candidate, and with further metric calls."""
+        found = {each.name: getattr(result, each.name) for each in fields(GEPAResult)}
+        found["total_metric_calls"] = (result.total_metric_calls or 0) + further_calls
+        return cls(**found, chosen=chosen, dropped=dropped, whole=whole or {})
+
+    @property
+    def best_idx(self) -> int:
+        """The index of the best candidate."""
+        return self.chosen
 
 
 def _fronts(scored: Sequence[dict[str, float]]) -> dict[str, set[int]]:
+    """Return the candidates with the highest score by key; `scored`: of each candidate."""
     highest: dict[str, float] = {}
     found: dict[str, set[int]] = {}
     for index, scores in enumerate(scored):
@@ -36,7 +60,7 @@ def _fronts(scored: Sequence[dict[str, float]]) -> dict[str, set[int]]:
     return found
 
 
-def load_result(run: str, store: str | None = None) -> "GEPAResult[Any, int]":
+def load_result(run: str, store: str | None = None) -> GEPAResult[Any, int]:
     """Return what `gepa.optimize` returned, or would return if it stopped now, for a run in a store.
 
     `run`: an id, the beginning of one, a name, or `last`. `store`: a file or `mongodb://...`; without it GEPA_STORE,
@@ -48,17 +72,12 @@ def load_result(run: str, store: str | None = None) -> "GEPAResult[Any, int]":
     Raises:
         NoSuchRun: the store has no such run. JournalError: it has no candidate yet, or the store cannot be read.
     """
-    opened = open_store(store or default_store())
-    try:
+    with closing(open_store(store or default_store())) as opened:
         return result_of(opened, find_run(opened, run))
-    finally:
-        opened.close()
 
 
-def result_of(store: Store, run: StoredRun) -> "GEPAResult[Any, int]":
+def result_of(store: Store, run: StoredRun) -> GEPAResult[Any, int]:
     """Return the result of a run in an open store; see `load_result`."""
-    from gepa_client.analysis.chosen_result import ChosenResult  # heavy, and the fronts need none of it
-
     candidates = store.candidates(run.id)
     if not candidates:
         raise JournalError(
@@ -66,9 +85,10 @@ def result_of(store: Store, run: StoredRun) -> "GEPAResult[Any, int]":
             f"`{command('resume', run.id, store=named_store(store.url))}` resumes it"
         )
     best = best_candidate(store, run.id, candidates)
-    rows = {int(row): best for row, best in best_by_row(candidates).items()}
-    objectives = best_by_objective(candidates)
+    fronts = _fronts([kept.scores if kept.dropped is None else {} for kept in candidates])
+    rows = {int(row): best for row, best in fronts.items()}
     found = [dict(kept.objective_scores or {}) for kept in candidates]
+    objectives = _fronts([means if kept.dropped is None else {} for kept, means in zip(candidates, found, strict=True)])
     return ChosenResult(
         chosen=best.index if best is not None else 0,
         dropped=frozenset(dropped_of(candidates)),

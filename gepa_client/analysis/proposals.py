@@ -214,15 +214,9 @@ class ProposalHistory:
         self._failure_score = float(run.config.get("failure_score") or 0.0)
         self.recorded = RecordedProposals(recorded_events(store, run.id, until)).found
 
-    @property
-    def numbers(self) -> dict[int, int | None]:
-        """Every proposal's number, with the index of the candidate that it became; None if it was not kept."""
-        return {number: one.candidate for number, one in self.recorded.items()}
-
-    def child(self, number: int) -> dict[str, str]:
-        """Return the texts of the proposed candidate; its parent's if there are no new ones."""
-        one = self.recorded[number]
-        return {**self._candidates[one.begun.parent].texts, **one.texts}
+    def parent(self, one: Recorded) -> dict[str, str]:
+        """Return the texts of the candidate that a proposal changes."""
+        return self._candidates[one.begun.parent].texts
 
     @cached_property
     def _train(self) -> dict[str, RecordedRow]:

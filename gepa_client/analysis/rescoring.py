@@ -16,7 +16,7 @@ from gepa_client.fleet import Address, Fleet
 from gepa_client.gepa.batch_evaluator import score_call
 from gepa_client.gepa.rows import EXACT_VALUES, Row, ServerRow
 from gepa_client.journal.entries import SCORE, CandidateRecord, StoredRun
-from gepa_client.journal.history import RecordedRow, Results, results, validation_rows
+from gepa_client.journal.history import RecordedRow, results, validation_rows
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.store import Store
@@ -139,38 +139,24 @@ async def rescore_run(
     answers = await _scored(scorer, outputs, on_progress or (lambda _done, _all: None))
     best = best_candidate(store, run.id, candidates)
     failure_score = float(run.config.get("failure_score") or 0.0)
+
+    def row_score(kept: CandidateRecord, row: RecordedRow) -> RowScore:
+        place, old = (kept.index, row.row_id), kept.scores.get(str(row.row_id))
+        if place not in recorded:
+            return RowScore(row.id, "missing", old, None)
+        answer = answers[keys[place]] if place in keys else None
+        if answer is None or answer["status"] != "ok":
+            return RowScore(row.id, "failed", old, failure_score)
+        return RowScore(row.id, "scored", old, float(answer["score"]))
+
     return RescoringResult(
         run=run.id,
         scorer=scorer.url,
         failure_score=failure_score,
         best_by_old=best.index if best is not None else 0,
-        candidates=[
-            RescoredCandidate(
-                kept.index,
-                [_row_score(kept, row, recorded, answers, keys, failure_score) for row in rows],
-            )
-            for kept in candidates
-        ],
+        candidates=[RescoredCandidate(kept.index, [row_score(kept, row) for row in rows]) for kept in candidates],
         reasons=[_reason(row, answers[key]) for key, (row, _) in outputs.items() if answers[key]["status"] != "ok"],
     )
-
-
-def _row_score(
-    kept: CandidateRecord,
-    row: RecordedRow,
-    recorded: Results[dict[str, Any]],
-    answers: dict[bytes, dict[str, Any]],
-    keys: dict[tuple[int, int], bytes],
-    failure_score: float,
-) -> RowScore:
-    place = (kept.index, row.row_id)
-    old = kept.scores.get(str(row.row_id))
-    if place not in recorded:
-        return RowScore(row.id, "missing", old, None)
-    answer = answers[keys[place]] if place in keys else None
-    if answer is None or answer["status"] != "ok":
-        return RowScore(row.id, "failed", old, failure_score)
-    return RowScore(row.id, "scored", old, float(answer["score"]))
 
 
 async def _scored(

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import orjson
 
 from evolverpc_common.display_text import counted
-from gepa_client.analysis.statistics.best_score_estimate import Shrunk, shrink
-from gepa_client.analysis.statistics.paired_comparison import PairedComparison
+from gepa_client.analysis.best_score_estimate import Shrunk, shrink
+from gepa_client.analysis.paired_comparison import PairedComparison
 from gepa_client.analysis.ties import best_candidate
 from gepa_client.certificate.evidence import (
     ByHand,

@@ -12,7 +12,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict
 
 from gepa_client.analysis.copied_text import copied_texts, nearly_copied_texts, strings_in
-from gepa_client.analysis.statistics.noise_estimate import Noise, estimate
+from gepa_client.analysis.power import Noise, noise_of
 from gepa_client.analysis.ties import ancestry, decide, dropped_of, finalists
 from gepa_client.certificate.sealed_test import Commitment, Repeats, part_of_test, plan_part
 from gepa_client.errors import NoCertificate
@@ -169,7 +169,7 @@ class RecordedEntries:
     def noise(self) -> Noise | None:
         """Return the noise by the first two results of each request that the search repeated; None for a single one."""
         repeated = [scores[:2] for scores in self._search.values() if len(scores) > 1]
-        return estimate(repeated) if len(repeated) > 1 else None
+        return noise_of(repeated) if len(repeated) > 1 else None
 
     def plan(self, index: int) -> Repeats:
         """Return how often the test rows were to be scored for the seed and this candidate."""

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from gepa_client.analysis.statistics.noise_estimate import Noise
-from gepa_client.analysis.statistics.paired_comparison import PairedComparison, compare
+from gepa_client.analysis.paired_comparison import PairedComparison, compare
+from gepa_client.analysis.power import Noise
 from gepa_client.journal.entries import COMMITMENT, TEST_PLAN
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import digest_of, request_key

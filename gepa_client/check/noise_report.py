@@ -6,8 +6,7 @@ from typing import Any, Self
 from pydantic import BaseModel
 
 from evolverpc_common.display_text import counted
-from gepa_client.analysis.statistics import noise_estimate as noise
-from gepa_client.analysis.statistics import power
+from gepa_client.analysis import power
 from gepa_client.certificate.sealed_test import allowed_error
 from gepa_client.journal.history import selection_name
 
@@ -74,7 +73,7 @@ class NoiseReport(BaseModel, frozen=True):
         `identical`: whether the outputs of each row were the same each time. `training_only`: as the member.
         `test_rows`: those that differ. `score_range`: the lowest and the highest score that there can be.
         """
-        found = noise.estimate(scores)
+        found = power.noise_of(scores)
         size = score_range[1] - score_range[0]
         test: dict[str, Any] = {
             "error": ERROR,

@@ -173,7 +173,8 @@ class LocalCheckout:
 
     def branches(self, run: str) -> dict[str, str]:
         """Return the run's branches with their commits."""
-        found = self._git.refs(f"refs/heads/evolve/{_checked_run(run)}/")
+        _ref(f"evolve/{run}/0")  # which raises for any other name
+        found = self._git.refs(f"refs/heads/evolve/{run}/")
         return {ref.removeprefix("refs/heads/"): commit for ref, commit in found.items()}
 
     def runs(self, prefix: str) -> list[str]:
@@ -231,11 +232,6 @@ def _ref(branch: str) -> str:
     if BRANCH.fullmatch(branch) is None:
         raise GitError(f"{branch!r:.120} is not a branch of a run: evolve/RUN/NUMBER")
     return f"refs/heads/{branch}"
-
-
-def _checked_run(run: str) -> str:
-    _ref(f"evolve/{run}/0")
-    return run
 
 
 def _checked_commit(commit: str) -> str:

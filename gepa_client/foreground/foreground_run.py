@@ -31,9 +31,8 @@ from gepa_client.sandboxing.session_interface import Log, NoSandboxes
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.views import final_summary
 from gepa_client.views.console import fail, log_markup, make_console, print_json
-from gepa_client.views.event_stream import EventStream
 from gepa_client.views.final_summary import RunSummary
-from gepa_client.views.live_display import Display, JsonDisplay, LiveDisplay, PlainDisplay
+from gepa_client.views.live_display import Display, EventStream, JsonDisplay, LiveDisplay, PlainDisplay
 
 TICK_S = 0.125
 

@@ -17,7 +17,7 @@ from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.views.console import USAGE, fail
-from gepa_client.views.event_stream import EventStream
+from gepa_client.views.live_display import EventStream
 from protocol.errors import RpcError
 
 

@@ -16,10 +16,10 @@ from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.errors import JournalError
 from gepa_client.journal.store import Store, named_store
 from gepa_client.page.built_page import asset
-from gepa_client.page.cell_reader import CellReader
+from gepa_client.page.candidate_details import CellReader, NotThere, text_part
+from gepa_client.page.event_list import event_list
 from gepa_client.page.event_log import EventLog, to_json
-from gepa_client.page.page_fact import NotThere, text_part
-from gepa_client.page.proposal_answers import proposals
+from gepa_client.page.proposal_details import proposals
 from gepa_client.page.run_reader import RunReader
 from gepa_client.run.output_folder import REPORT
 
@@ -60,7 +60,7 @@ def exported(store: Store, url: str, run_id: str, until: int | None = None) -> b
     answers: list[bytes] = []
     omitted, room = 0, LARGEST_ANSWERS
     api = f"/api/runs/{quote(run_id, safe=SAFE)}"
-    for path, read in _wanted(store, run_id, found, events) if found is not None else ():
+    for path, read in _wanted(store, run_id, found, events, until) if found is not None else ():
         with suppress(NotThere):
             member = to_json(api + path) + b":" + to_json(read())
             if len(member) > room:
@@ -123,10 +123,11 @@ def _reduced(event: Event, on_way: set[int]) -> Event:
 
 
 def _wanted(
-    store: Store, run_id: str, found: Explanation, events: list[Event]
+    store: Store, run_id: str, found: Explanation, events: list[Event], until: int | None
 ) -> Iterator[tuple[str, Callable[[], object]]]:
     """Yield the paths of what readers open, the most important first, with what reads it."""
     yield "/explanation", lambda: found
+    yield "/history", lambda: event_list(store, store.run(run_id), until=until)
     steps = [step.proposal for step in found.steps if step.proposal is not None]
     shown = proposals(store, run_id, [*steps, *found.others]) if steps or found.others else {}
     candidates = {event["index"]: event for event in events if event["event"] == "candidate"}
@@ -143,13 +144,13 @@ def _wanted(
         yield f"/cell?candidate={candidate}&row={place}", partial(cells.cell, candidate, place)
 
 
-def _cells(explained_: Explanation, events: list[Event]) -> list[tuple[int, int]]:
+def _cells(found: Explanation, events: list[Event]) -> list[tuple[int, int]]:
     """Return candidates and places of the rows that a change to the best candidate moved, or left wrong."""
     ids = [row for event in events if event["event"] == "rows" for row in event["ids"]]
     places: Mapping[str, int] = {row: place for place, row in enumerate(ids)}
-    *earlier, last = explained_.steps or (None,)
-    changes = [change for change in (last, explained_.overall, *reversed(earlier)) if change is not None]
-    found = {
+    *earlier, last = found.steps or (None,)
+    changes = [change for change in (last, found.overall, *reversed(earlier)) if change is not None]
+    cells = {
         (candidate, places[row.row]): None
         for change in changes
         for group in change.groups
@@ -157,7 +158,7 @@ def _cells(explained_: Explanation, events: list[Event]) -> list[tuple[int, int]
         if row.row in places
         for candidate in (change.against, change.candidate)
     }
-    return list(found)[:CELLS]
+    return list(cells)[:CELLS]
 
 
 # --- the file --------------------------------------------------------------------------------------------------------

@@ -11,24 +11,9 @@ from typing import Any
 import orjson
 from pydantic import BaseModel
 
-from gepa_client.page.page_events import PageEvent
+from gepa_client.page.page_events import COLUMNS, KEYS, PageEvent
 
 EPOCH_BYTES = 8
-
-KEYS = {
-    "candidate": "index",
-    "steered": "number",
-    "budget": "at",
-    "failure": "iteration",
-    "proposal": "key",
-    "mutation": "at",
-    "steer": "key",
-    "rows": "start",
-}
-"""The field by which events of a kind differ. Of the other kinds a later event replaces an earlier one."""
-
-COLUMNS = "results"
-"""The kind whose events are all kept."""
 
 
 class EventLog:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evolverpc_common.display_text import command, counted, duration, one_line, seconds_since
-from gepa_client.page.moment_events import CommandHint, FailureCounts, LongInFlight, Notice, Now, Run
+from gepa_client.page.page_events import CommandHint, FailureCounts, LongInFlight, Notice, Now, Run
 from gepa_client.run.run_counters import LONG_S
 
 STUCK_FACTOR = 10

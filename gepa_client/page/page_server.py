@@ -14,6 +14,7 @@ key.
 
 import asyncio
 import contextlib
+import functools
 import hmac
 import logging
 import re
@@ -25,14 +26,16 @@ from typing import Any, TypeVar, cast
 import orjson
 from aiohttp import web
 
+from evolverpc_common.http_connection import CountedConnection
+from evolverpc_common.open_connections import OpenConnections
 from gepa_client.errors import JournalError, NoSuchRun, RequestExists, SteeringRefused, StoreUnavailable
 from gepa_client.journal.store import Store, find_run, open_store
 from gepa_client.page.built_page import ASSETS
-from gepa_client.page.connections import BACKLOG, REQUEST_S, connecting
+from gepa_client.page.candidate_details import NotThere
 from gepa_client.page.event_log import EventLog, to_json
-from gepa_client.page.page_fact import NotThere
-from gepa_client.page.run_details import DETAILS, BadQuery, RunDetails, runs
-from gepa_client.page.watched_runs import WatchedRuns
+from gepa_client.page.run_details import DETAILS, BadQuery, RunDetails
+from gepa_client.page.run_list import runs
+from gepa_client.page.run_reader import WatchedRuns
 
 T = TypeVar("T")
 
@@ -46,6 +49,15 @@ LARGEST_SESSION = 1 << 10
 
 LARGEST_REQUEST = 8 << 20
 """Bytes of any other; a text proposed by hand may have a megabyte."""
+
+BACKLOG = 32
+"""Connections that wait to be accepted; asyncio accepts as many at once, each with a file descriptor."""
+
+REQUEST_S = 10.0
+"""Seconds in which the head of a request must arrive, and then its body."""
+
+LINGER_S = 1.0
+"""Seconds for which the rest of a refused body is read, so that its sender receives the answer."""
 
 PING_S = 15.0
 """Seconds after which a silent stream sends a comment, so that both sides notice a lost connection."""
@@ -71,20 +83,13 @@ Steer = Callable[[Store, str, Any], Any]
 
 
 class PageServer:
-    """The application. `url`: of the store; `page`: the files of `built_page`; `token`: what the address holds.
+    """The application. `url`: of the store; `page`: the files of `built_page`; `steer`: None if no run can be steered.
 
-    `steer`: None if runs cannot be steered from the page.
+    `token`: what the address holds.
     """
 
-    def __init__(
-        self,
-        url: str,
-        page: dict[str, bytes],
-        *,
-        token: str | None = None,
-        steer: Steer | None = None,
-    ) -> None:
-        self.token = token or secrets.token_urlsafe(TOKEN_BYTES)
+    def __init__(self, url: str, page: dict[str, bytes], *, steer: Steer | None = None) -> None:
+        self.token = secrets.token_urlsafe(TOKEN_BYTES)
         self._url, self._page, self._steer = url, page, steer
         self._key = secrets.token_urlsafe(TOKEN_BYTES)
         self._session = secrets.token_urlsafe(TOKEN_BYTES)
@@ -284,7 +289,8 @@ async def serving(server: PageServer, port: int = 0) -> AsyncIterator[int]:
     """Serve during the block; yield the port. Raises `OSError` if the port is taken."""
     runner = web.AppRunner(server.application(), shutdown_timeout=1.0)
     await runner.setup()
-    connected = connecting(cast("web.Server", runner.server), _error)  # there is a server after the setup
+    server_of_http = cast("web.Server", runner.server)  # there is one after the setup
+    connected = functools.partial(_PageConnection, server_of_http, OpenConnections())
     try:
         listening = await asyncio.get_running_loop().create_server(connected, LOOPBACK, port, backlog=BACKLOG)
         try:
@@ -295,6 +301,34 @@ async def serving(server: PageServer, port: int = 0) -> AsyncIterator[int]:
             listening.close()
     finally:
         await runner.cleanup()
+
+
+class _PageConnection(CountedConnection):
+    """A connection that is closed if no head of a request arrives in time."""
+
+    __slots__ = ()
+
+    def __init__(self, server: web.Server, connections: OpenConnections) -> None:
+        super().__init__(
+            connections,
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,
+            keepalive_timeout=REQUEST_S,
+            lingering_time=LINGER_S,
+        )
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        del request, exc, message  # the message may repeat what was sent
+        answer = _error(status, "this is no request of HTTP")
+        answer.force_close()
+        return answer
 
 
 async def _posted(request: web.Request, largest: int) -> Any:

@@ -1,51 +1,33 @@
-"""Read a run's store as it grows, and turn what is new, its totals and its summary into events of the page."""
+"""Read the runs that pages show, as they grow: each by a thread of its own, as long as a page may come back to it."""
 
+import contextlib
+import logging
+import threading
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 
-import orjson
-
-from evolverpc_common.display_text import one_line
-from gepa_client.analysis.explanation import Explanation, explain
-from gepa_client.analysis.failed_examples import failed_examples
-from gepa_client.analysis.proposals import excerpt
-from gepa_client.certificate.certificate import certify
-from gepa_client.errors import JournalError, NoCertificate, NoSuchRun
-from gepa_client.journal.entries import EVALUATE, MUTATION, SEARCH, STOP, Entry, StoredRun
-from gepa_client.journal.history import entries_at
-from gepa_client.journal.mutation_entries import MutationEntry
+from gepa_client.errors import JournalError, NoSuchRun, summary
+from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.requests import SHOWN
-from gepa_client.journal.run_events import FailureGroup
-from gepa_client.journal.store import Store, named_store
-from gepa_client.journal.stored_fields import OVER, PAGE
-from gepa_client.page.decision_reader import DecisionReader
+from gepa_client.journal.store import Store, named_store, open_store
 from gepa_client.page.event_log import EventLog
-from gepa_client.page.initial_rows import InitialRows
-from gepa_client.page.moment_events import (
-    FailureCounts,
-    Notices,
-    Position,
-    SpendingSoFar,
-    StatedFact,
-    StoreTrouble,
-    Summary,
-    SummaryTable,
-)
 from gepa_client.page.notices import NoticeInput
-from gepa_client.page.page_events import Mutation, Results
-from gepa_client.page.page_fact import TEXT_SENT, sent_text, shown
-from gepa_client.page.record_reader import HeartbeatReader, run_event, steers
-from gepa_client.report import summary_fields as fields
-from gepa_client.report.event_words import failure_messages, failure_places
-from gepa_client.report.no_improvement import no_improvement
-from gepa_client.run.recorded_run import view_of
-from gepa_client.run.run_view import RunView
+from gepa_client.page.page_events import FailureCounts, Notices, Position, StoreTrouble
+from gepa_client.page.run_details import RunDetails
+from gepa_client.page.run_state import ending, failure_counts, now_event, run_event, spending_event, steers
+from gepa_client.page.search_reader import SearchReader
+
+_log = logging.getLogger(__name__)
 
 LIVE_POLL_S = 0.1
 IDLE_POLL_S = 1.0
 NEW_POLL_S = 0.2
 """Of a run that is about to begin, or that is not there yet."""
+
+TOTALS_SHARE = 0.05
+"""The part of the time that reading totals anew may take: they grow with the run."""
+
+LEAST_PAUSE_S = 1.0
 
 
 class RunReader:
@@ -54,22 +36,16 @@ class RunReader:
     `url`: of the store. `ended`: the run is shown as it is recorded, though a driver may continue it.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        url: str,
-        run_id: str,
-        log: EventLog,
-        *,
-        ended: bool = False,
-    ) -> None:
+    def __init__(self, store: Store, url: str, run_id: str, log: EventLog, *, ended: bool = False) -> None:
         self._store, self._named, self._id, self._log = store, named_store(url), run_id, log
         self._is_ended = ended
-        self._rows = InitialRows(store, run_id, log)
-        self._decisions = DecisionReader(store, run_id, log, self._rows)
-        self._heartbeats = HeartbeatReader(self._rows, self._decisions)
-        self._entries = EntryReader(store, run_id, log, self._rows, self._decisions)
-        self._totals = TotalsReader(store, run_id, log, self._rows)
+        self._search = SearchReader(store, run_id, log)
+        self._beat: tuple[int, float] | None = None
+        """The last heartbeat, and when it was seen first."""
+        self._totals_due = 0.0
+        self._unsuccessful: object = None
+        self._failures: FailureCounts | None = None
+        """The last that were read."""
         self._ended: tuple[str, str] | None = None
         """The status of the run, and when it had it, by the end that was read last."""
         self._trouble: str | None = None
@@ -106,226 +82,148 @@ class RunReader:
 
     def _read(self, run: StoredRun, *, driven: bool) -> bool:
         """Read everything once, what the first paint needs first; return whether there is more to read at once."""
-        self._rows.read()
+        self._search.read_rows()
         self._read_moment(run, driven=driven)
         self._log.published()
         more = False
-        if self._rows.val:
-            self._decisions.read()
+        if self._search.val:
+            self._search.read_decisions()
             self._log.published()
-            more = self._entries.read()
-        for steer in steers(self._store, run, self._decisions.proposals):
+            more = self._search.read_entries()
+        for steer in steers(self._store, run, self._search.proposals):
             self._log.add(steer)
         ended = not driven and not more
         if ended and self._ended != (run.status, run.updated):
-            self._log.add(Position(end=self._entries.end, complete=False))  # what follows takes seconds of a long run
+            self._log.add(Position(end=self._search.end, complete=False))  # what follows takes seconds of a long run
             self._log.published()
-            self._totals.read(at_once=True)
+            self._read_totals(at_once=True)
             self._ended = (run.status, run.updated)
             if (summary := ending(self._store, run)) is not None:
                 self._log.add(summary)
             self._read_moment(run, driven=driven)  # its failures are known now
         else:
-            self._totals.read()
-        self._log.add(Position(end=self._entries.end, complete=ended))
+            self._read_totals()
+        self._log.add(Position(end=self._search.end, complete=ended))
         return more
 
     def _read_moment(self, run: StoredRun, *, driven: bool) -> None:
-        url, end = self._store.url, self._entries.end
-        stated = run_event(run, self._rows, end=end, url=url, named=self._named, driven=driven)
-        now = self._heartbeats.event(run, driven=driven)
-        failures = self._totals.failures
-        situation = NoticeInput(stated, now, failures, self._seed_failed(failures), self._named)
+        stated = run_event(run, self._search, url=self._store.url, named=self._named, driven=driven)
+        moment = time.monotonic()
+        if self._beat is None or self._beat[0] != run.claim.beat:
+            self._beat = (run.claim.beat, moment)
+        now = now_event(run, self._search, moment - self._beat[1] if driven else None)
+        situation = NoticeInput(stated, now, self._failures, self._seed_failed(), self._named)
         if situation.stuck_s is not None:
             now.seconds_left = None
         for event in (stated, now, Notices(notices=situation.notices())):
             self._log.add(event)
 
-    def _seed_failed(self, failures: FailureCounts | None) -> bool:
+    def _seed_failed(self) -> bool:
         """Return whether the program failed on every example, or with the seed on every validation row."""
+        failures = self._failures
         if failures is None:
             return False
-        seed = next(iter(self._decisions.indices), "")[:SHOWN]
-        return failures.failed >= failures.evaluated or len({*failures.cells.get(seed, ())}) == len(self._rows.val)
+        seed = next(iter(self._search.indices), "")[:SHOWN]
+        return failures.failed >= failures.evaluated or len({*failures.cells.get(seed, ())}) == len(self._search.val)
 
-
-def ending(store: Store, run: StoredRun) -> Summary | None:
-    """Return what a run came to; None if it has not evaluated an example."""
-    if run.status == "pending" or run.identity is None:
-        return None
-    view = view_of(store, run)
-    if run.status in OVER and view.sealed is not None:
-        try:
-            view.certificate = certify(store, run)
-        except NoCertificate as error:
-            view.no_certificate = str(error)
-    return summary_of(view, explain(store, run))
-
-
-def summary_of(view: RunView, explained: Explanation | None) -> Summary:
-    """Return the summary; `explained`: None if the run holds no candidate."""
-    facts = fields.summary_facts(view)
-    if view.finalized is not None:
-        answer = view.finalized.error or view.finalized.message or "no message"
-        facts.append(("finalize failed" if view.finalized.error else "finalize", one_line(answer)))
-    headline = view.headline()
-    validation = view.certificate.validation if view.certificate is not None else None
-    return Summary(
-        best=view.best.index if view.best is not None else None,
-        test=headline if headline is not None and headline.of_test else None,
-        compared=view.whole_validation(),
-        low=validation.low if validation is not None else None,
-        high=validation.high if validation is not None else None,
-        story=fields.story(view, explained),
-        certificate=_stated(fields.certificate_facts(view)),
-        no_improvement=_stated(no_improvement(view)),
-        facts=_stated(facts),
-        tables=[
-            SummaryTable(heading=heading, columns=list(columns), rows=[list(row) for row in rows])
-            for heading, columns, rows in fields.tables(view)
-        ],
-    )
-
-
-def _stated(facts: Sequence[tuple[str, str]]) -> list[StatedFact]:
-    return [StatedFact(label=label, text=text) for label, text in facts]
-
-
-TOTALS_SHARE = 0.05
-"""The part of the time that reading totals anew may take: they grow with the run."""
-
-LEAST_PAUSE_S = 1.0
-
-
-class TotalsReader:
-    """The totals of one run."""
-
-    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows) -> None:
-        self._store, self._id, self._log, self._rows = store, run_id, log, rows
-        self._next = 0.0
-        self._outcomes: object = None
-        self.failures: FailureCounts | None = None
-        """The last that were read."""
-
-    def read(self, *, at_once: bool = False) -> None:
+    def _read_totals(self, *, at_once: bool = False) -> None:
         """Read the totals if they are due, after a pause that grows with the time that reading them took.
 
         `at_once`: in any case; what is shown of a run that has ended is whole.
         """
         began = time.monotonic()
-        if not at_once and began < self._next:
+        if not at_once and began < self._totals_due:
             return
         spending = self._store.spending(self._id)
-        heading, columns, rows = fields.spending_table(spending)
-        heading = f"{heading}: {fields.tokens_text(spending)}"
-        table = SummaryTable(heading=heading, columns=[*columns], rows=[[*row] for row in rows])
-        self._log.add(SpendingSoFar(cost=fields.whole_cost(spending), table=table))
-        outcomes = [(spent.kind, spent.outcome, spent.attempts) for spent in spending if spent.outcome != "ok"]
-        if outcomes and (at_once or outcomes != self._outcomes):
-            self._outcomes = outcomes
-            self._add_failures()
+        self._log.add(spending_event(spending))
+        unsuccessful = [(spent.kind, spent.outcome, spent.attempts) for spent in spending if spent.outcome != "ok"]
+        if unsuccessful and (at_once or unsuccessful != self._unsuccessful):
+            self._unsuccessful = unsuccessful
+            if (found := failure_counts(self._store, self._id, self._search)) is not None:
+                self._failures = found
+                self._log.add(found)
         ended = time.monotonic()
-        self._next = ended + max(LEAST_PAUSE_S, (ended - began) / TOTALS_SHARE)
+        self._totals_due = ended + max(LEAST_PAUSE_S, (ended - began) / TOTALS_SHARE)
         self._log.published()
 
-    def _add_failures(self) -> None:
-        cells: dict[str, list[int]] = {}
 
-        def add(entry: Entry) -> None:
-            if entry.part == SEARCH and (place := self._rows.places.get(entry.row)) is not None:
-                cells.setdefault(entry.candidate[:SHOWN], []).append(place)
+MOST_RUNS = 8
+"""Runs that are read although no page follows them, at most: their events are in memory."""
 
-        failed = failed_examples(self._store, self._id, add)
-        if failed is not None:
-            self.failures = FailureCounts(
-                failed=failed.failed,
-                evaluated=failed.evaluated,
-                groups=failed.groups,
-                words=list(map(_words, failed.groups)),
-                cells=cells,
-            )
-            self._log.add(self.failures)
+FAILED_PAUSE_S = 1.0
+STOP_WAIT_S = 5.0
 
 
-def _words(group: FailureGroup) -> str:
-    return "; ".join(filter(None, (failure_places(group), failure_messages(group))))
+@dataclass
+class WatchedRun:
+    """A run that is being read, by a thread of its own with a connection of its own."""
+
+    url: str
+    run_id: str
+    log: EventLog = field(default_factory=EventLog)
+    details: RunDetails | None = field(default=None, init=False)
+    """For the thread that reads details; None before the first."""
+
+    def __post_init__(self) -> None:
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._read, name=f"reader of {self.run_id}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Have the thread end after what it reads now."""
+        self._over.set()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end of the thread; one whose store does not answer ends later."""
+        self._thread.join(seconds)
+
+    def _read(self) -> None:
+        pause = 0.0
+        while not self._over.wait(pause):
+            pause = FAILED_PAUSE_S
+            try:
+                with contextlib.closing(open_store(self.url)) as store:
+                    self._follow(store)
+            except JournalError as error:
+                self._add(StoreTrouble(problem=str(error), gone=False))
+            except Exception as error:  # noqa: BLE001 - the page must state that it shows nothing new
+                _log.exception("run %s cannot be shown further", self.run_id)
+                self._add(StoreTrouble(problem=f"the page cannot read this run: {summary(error)}", gone=False))
+                return
+
+    def _follow(self, store: Store) -> None:
+        reader = RunReader(store, self.url, self.run_id, self.log)
+        while not self._over.wait(reader.poll()):
+            pass
+
+    def _add(self, event: StoreTrouble) -> None:
+        self.log.add(event)
+        self.log.published()
 
 
-PAGES_AT_ONCE = 8
-"""Pages of entries that one poll reads at most, so that what it found is sent soon."""
+@dataclass
+class WatchedRuns:
+    """The runs that are read, the one asked for last at the end. `url`: of the store."""
 
+    url: str
+    _runs: dict[str, WatchedRun] = field(default_factory=dict, init=False)
 
-class EntryReader:
-    """The entries of one run, whose answers are read only if the page shows them.
+    def __contains__(self, run_id: str) -> bool:
+        return run_id in self._runs
 
-    `end`: the place after the last one that is no stop: a resumed run takes that out, and another entry its number.
-    """
-
-    def __init__(self, store: Store, run_id: str, log: EventLog, rows: InitialRows, decisions: DecisionReader) -> None:
-        self._store, self._id, self._log = store, run_id, log
-        self._rows, self._decisions = rows, decisions
-        self.end = 0
-        self._missing: set[int] = set()
-
-    def read(self) -> bool:
-        """Read new entries; return whether there are more."""
-        fresh, more = self._fresh()
-        changes = [entry.number for entry in fresh if entry.kind == MUTATION]
-        for entry in entries_at(self._store, self._id, SEARCH, changes):
-            self._log.add(self._mutation(entry))
-        self._add_results([entry for entry in fresh if entry.kind == EVALUATE])
-        return more
-
-    def _fresh(self) -> tuple[list[Entry], bool]:
-        """Return entries that were missing and new ones, without their answers, and whether there are more."""
-        known = sorted(self._missing)[:PAGE]
-        fresh = [entry for entry in entries_at(self._store, self._id, SEARCH, known) if entry.kind != STOP]
-        self._missing -= {entry.number for entry in fresh}
-        more, pages = True, 0
-        while more and pages < PAGES_AT_ONCE:
-            page = self._store.entries(self._id, SEARCH, self.end, PAGE, largest=0)
-            for entry in (each for each in page if each.kind != STOP):
-                self._missing.update(range(self.end, entry.number))
-                self.end = entry.number + 1
-                fresh.append(entry)
-            more, pages = len(page) == PAGE, pages + 1
-        return [replace(entry, answer=b"") for entry in fresh], more
-
-    def _mutation(self, entry: Entry) -> Mutation:
-        found = MutationEntry.model_validate_json(entry.answer)
-        made, refused = found.applied, found.rejected
-        usage = made.usage if made is not None else refused.usage if refused is not None else None
-        diff = made.diff if made is not None else refused.diff if refused is not None else None
-        return Mutation(
-            at=entry.number,
-            commit=made.commit if made is not None else None,
-            request=sent_text(found.request),
-            stage=refused.stage if refused is not None else None,
-            reason=sent_text(refused.reason) if refused is not None else None,
-            files=list(made.files) if made is not None else [],
-            summary=sent_text(made.summary) if made is not None else None,
-            cost_usd=usage.cost_usd if usage is not None else None,
-            diff=excerpt(diff, TEXT_SENT),
-            log=shown(refused.log_tail or None) if refused is not None else None,
-        )
-
-    def _add_results(self, evaluated: Sequence[Entry]) -> None:
-        """Add the results of these entries on validation rows, without those of candidates, which have scores."""
-        places: dict[int, tuple[str, int]] = {}
-        for entry in evaluated:
-            place = self._rows.places.get(entry.row)
-            if place is not None and entry.candidate not in self._decisions.indices:
-                places[entry.number] = (entry.candidate[:SHOWN], place)
-        numbers = sorted(places)
-        for start in range(0, len(numbers), PAGE):
-            self._log.add(self._results(numbers[start : start + PAGE], places))
-
-    def _results(self, numbers: Sequence[int], places: dict[int, tuple[str, int]]) -> Results:
-        found = Results(candidates=[], rows=[], numbers=[], scores=[])
-        for entry in entries_at(self._store, self._id, SEARCH, numbers):
-            if entry.kind == EVALUATE:
-                found.candidates.append(places[entry.number][0])
-                found.rows.append(places[entry.number][1])
-                found.numbers.append(entry.number)
-                found.scores.append(orjson.loads(entry.answer).get("score"))
+    def get(self, run_id: str) -> WatchedRun:
+        """Return a run, which is read from now on; stop reading others that no page has followed for longest."""
+        found = self._runs.pop(run_id, None) or WatchedRun(self.url, run_id)
+        idle = [each for each, run in self._runs.items() if not run.log.is_followed]
+        for each in idle[: max(0, len(idle) + 1 - MOST_RUNS)]:
+            self._runs.pop(each).stop()
+        self._runs[run_id] = found
         return found
+
+    def close(self) -> None:
+        """Stop reading all runs; wait for their threads, but no longer than `STOP_WAIT_S`."""
+        for run in self._runs.values():
+            run.stop()
+        until = time.monotonic() + STOP_WAIT_S
+        for run in self._runs.values():
+            run.join(max(0.0, until - time.monotonic()))

@@ -13,7 +13,6 @@ from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import Spending
 from gepa_client.journal.run_events import ModelTally, Mutated, Started
 from gepa_client.report.event_words import Table, event_tables, rows_summary, totals
-from gepa_client.report.state_words import budget_note
 from gepa_client.run.output_folder import HostTotals
 from gepa_client.run.run_view import RunView
 from gepa_client.settings.run_config import RunConfig
@@ -217,7 +216,20 @@ def summary_facts(view: RunView) -> list[tuple[str, str]]:
         facts["cost"] = ", ".join(f"{money(cost)} {what}" for what, cost in costs.items() if cost is not None) or None
         ended = finished.status if finished.reason is None else f"{finished.status}: {finished.reason}"
         facts["ended"] = plain(ended.strip(), limit=ENDED_SHOWN)
+    if view.finalized is not None:
+        answer = view.finalized.error or view.finalized.message or "no message"
+        facts["finalize failed" if view.finalized.error else "finalize"] = one_line(answer)
     return [(label, text) for label, text in facts.items() if text is not None]
+
+
+def budget_note(view: RunView) -> str:
+    """Return ` of 1,500`, and why more was used; empty without a budget.
+
+    GEPA checks the budget between iterations, and finishes what has begun.
+    """
+    if view.budget is None:
+        return ""
+    return f" of {view.budget:,}" + (" (what had begun was finished)" if view.metric_calls > view.budget else "")
 
 
 def selection_score(view: RunView) -> str | None:

@@ -12,7 +12,7 @@ from gepa.core.result import GEPAResult
 from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, plain
 from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.analysis.statistics.noise_estimate import Noise
+from gepa_client.analysis.power import Noise
 from gepa_client.certificate.sealed_test import decide, part_of_test, recorded_plan
 from gepa_client.errors import ClientError, Interrupted
 from gepa_client.evolution.code_adapter import code_counts_as_mergeable

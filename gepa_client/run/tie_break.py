@@ -10,7 +10,7 @@ from typing import Any
 
 from gepa.core.result import GEPAResult
 
-from gepa_client.analysis.chosen_result import ChosenResult
+from gepa_client.analysis.gepa_result import ChosenResult
 from gepa_client.analysis.ties import MOST, best_of, decide, finalists
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.rows import RowLoader, rows_left

@@ -18,7 +18,6 @@ from gepa_client.report import summary_fields as fields
 from gepa_client.report.calling_program import load_call
 from gepa_client.report.event_words import failure_summary, first_failure
 from gepa_client.report.no_improvement import no_improvement
-from gepa_client.report.state_words import budget_note
 from gepa_client.run import output_folder as files
 from gepa_client.run.run_view import RunView
 from gepa_client.settings.run_config import RunConfig
@@ -182,7 +181,7 @@ def score_line(ended: RunSummary) -> str:
             f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {used:,} metric calls "
             f"({headline.rows}), as recorded: this ended before it had replayed them, and nothing is lost"
         )
-    calls = f"{used:,} metric calls" + (budget_note(ended.view) if budget is not None and used > budget else "")
+    calls = f"{used:,} metric calls" + (fields.budget_note(ended.view) if budget is not None and used > budget else "")
     return (
         f"{prefix}score [bold]{headline.seed:.2f} -> {headline.best:.2f}[/], {calls}, {_cost(ended.finished)}"
         f"{_seconds(ended)} ({headline.rows})"

@@ -1,12 +1,16 @@
-"""Three displays of a run: live on a terminal, plain lines elsewhere, and JSON events."""
+"""Displays of a run: live on a terminal, as plain lines elsewhere, as JSON events; its present state in words."""
 
+import os
+import signal
 import sys
 import time
 from abc import abstractmethod
 from collections import deque
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Protocol, Self
+from typing import Any, Self
 
+import orjson
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -14,19 +18,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from evolverpc_common.display_text import plain_json
+from evolverpc_common.display_text import counted, one_line, plain_json
 from gepa_client.evolution.names import candidate_name
 from gepa_client.journal import run_events as events
-from gepa_client.report.event_words import PHASES, EventText, clock, event_line
-from gepa_client.report.state_words import (
-    calls_text,
-    changes_text,
-    pace_text,
-    pool_text,
-    reflection_text,
-    title,
-    waiting_line,
-)
+from gepa_client.report.event_words import PHASES, EventText, clock, event_line, fleet_line, rejected_text
+from gepa_client.report.summary_fields import budget_note
 from gepa_client.run.run_view import RunView
 from gepa_client.views.console import cut_cell, echo, safe, safe_line
 
@@ -39,6 +35,12 @@ LONGEST = 1000
 
 SPARE = 3
 """Columns left free: a terminal prints ^C after the frame, and a wrapped line would break the redrawing."""
+
+SHORTEST_WAIT_S = 1.0
+"""Seconds after which a wait for new texts is stated."""
+
+PROGRESS = 110
+"""Characters of what is known of a change that is being made."""
 
 
 class Display(AbstractContextManager["Display"]):
@@ -94,6 +96,43 @@ class JsonDisplay(Display):
         print(Text.from_markup(text).plain, file=sys.stderr, flush=True)
 
 
+class EventStream:
+    """Writes events and the summary as JSON lines to `descriptor`; None writes nothing.
+
+    If the reader has closed it before the run has ended, this process gets a SIGTERM: the process that started the run
+    is gone, and its program with it.
+    """
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
+
+    def event(self, event: events.Event) -> None:
+        """Write an event."""
+        if self._descriptor is None or self._write(event.model_dump_json().encode()):
+            return
+        if not isinstance(event, events.Finished):
+            signal.raise_signal(signal.SIGTERM)
+
+    def summary(self, summary: Mapping[str, Any]) -> None:
+        """Write the last line, as `--json` prints it."""
+        if self._descriptor is not None:
+            self._write(orjson.dumps(summary))
+
+    def resumed_by(self, run_id: str) -> str | None:
+        """Return what continues the run, None for a command."""
+        return None if self._descriptor is None else f"the program that started it, with `resume` {run_id}"
+
+    def _write(self, line: bytes) -> bool:
+        """Return whether there is a reader; without one nothing more is written."""
+        left = memoryview(line + b"\n")
+        try:
+            while left and self._descriptor is not None:
+                left = left[os.write(self._descriptor, left) :]
+        except (BrokenPipeError, ConnectionResetError):
+            self._descriptor = None
+        return self._descriptor is not None
+
+
 class PlainDisplay(Display):
     """Prints a line for each notable event, and the progress every ten seconds."""
 
@@ -134,24 +173,6 @@ class PlainDisplay(Display):
         echo(self._console, text)
 
 
-class Screen(Protocol):
-    """Where a frame is drawn in place: `rich.live.Live`, or the output of a notebook's cell."""
-
-    transient: bool
-
-    def start(self, refresh: bool = False) -> None:
-        """Draw the first frame."""
-        ...
-
-    def refresh(self) -> None:
-        """Draw the frame again."""
-        ...
-
-    def stop(self) -> None:
-        """Draw the last frame, or remove it if it is `transient`."""
-        ...
-
-
 DRAW_S = 0.1
 """Seconds between two drawings of the frame, at least."""
 
@@ -166,25 +187,34 @@ class LiveDisplay(Display):
         self._console = console
         self._view = RunView()
         self._latest: deque[str] = deque(maxlen=self.LINES)
-        self._live = self._screen()
+        self._is_empty = False
+        """Whether there was nothing to see, so that the frame is removed."""
         self._drawn_s = 0.0
-
-    def _screen(self) -> Screen:
         # Drawn by the printing thread: another one would draw in the middle of a line.
-        return Live(console=self._console, get_renderable=self._frame, auto_refresh=False)
+        self._live = Live(console=console, get_renderable=self._frame, auto_refresh=False)
 
     def __enter__(self) -> Self:
-        self._live.start(refresh=True)
+        self._begin()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def _begin(self) -> None:
+        self._live.start(refresh=True)
+
+    def _redraw(self) -> None:
+        self._live.refresh()
+
+    def _end(self) -> None:
+        self._live.transient = self._is_empty
         self._live.stop()
 
     def event(self, event: events.Event, view: RunView) -> None:
         """Add the event to the frame; a line that stays is printed above it."""
         self._view = view
         if isinstance(event, events.Finished) and view.started is None:
-            self._live.transient = True  # there was nothing to see
+            self._is_empty = True
         if self._repeats(event):
             return
         line = event_line(event)
@@ -203,7 +233,7 @@ class LiveDisplay(Display):
     def _draw(self) -> None:
         if time.monotonic() - self._drawn_s > DRAW_S:
             self._drawn_s = time.monotonic()
-            self._live.refresh()
+            self._redraw()
 
     def note(self, text: str) -> None:
         """Print a line above the frame."""
@@ -265,3 +295,79 @@ def _scores(view: RunView) -> str:
         return "[dim]not known yet[/]"
     best = f"{candidate_name(view.best.index)}{'' if view.best.index else ' itself'}"
     return f"seed {view.seed.score:.2f} · best [bold green]{view.best.score:.2f}[/] ({best})"
+
+
+def title(started: events.Started) -> str:
+    """Return the run's own name first, as several programs often have the same name."""
+    own = started.config.get("name") or started.run_id
+    return f"{one_line(str(own), 40)} · {one_line(started.program, 40)}"
+
+
+def calls_text(view: RunView) -> str:
+    """Return `412 of 3,000 metric calls`."""
+    return f"{view.metric_calls:,}{budget_note(view)} metric calls"
+
+
+def pace_text(view: RunView) -> str:
+    """Return `5 in flight · 2 of 3 servers · $0.0123 · 50.0 examples/s · about 0:57 left`."""
+    rate, left = view.rate(), view.seconds_left()
+    parts = [] if view.finished is not None else [f"{view.in_flight} in flight"]
+    if view.endpoints > 1:
+        parts.append(f"{view.up} of {view.endpoints} servers")
+    if view.spent_usd:
+        parts.append(f"${view.spent_usd:.4f}")
+    if view.model_calls is not None and view.model_calls.total.calls:
+        parts.append(counted(view.model_calls.total.calls, "model call"))
+    if view.refused_calls:
+        parts.append(f"{view.refused_calls:,} refused")
+    if rate and view.finished is None:
+        parts.append(f"{rate:,.1f} examples/s")
+    if left:
+        parts.append(f"about {clock(left)} left")
+    return " · ".join(parts)
+
+
+def waiting_line(view: RunView) -> EventText | None:
+    """Return an outage with the time left before the run pauses; None if a server answers."""
+    event = view.waiting
+    if event is None or event.after is None:
+        return None if event is None else fleet_line(event)
+    left = max(0.0, event.after - (view.seconds - event.seconds))
+    return fleet_line(event.model_copy(update={"after": left}))
+
+
+def reflection_text(view: RunView) -> str:
+    """Return what new texts are awaited from the proposer, and for how long; empty before a second."""
+    if not view.reflecting or view.started is None or view.mutating:
+        return ""
+    first, count = view.reflecting[0], len(view.reflecting)
+    waited_s = view.seconds - first.seconds
+    if waited_s < SHORTEST_WAIT_S:
+        return ""
+    components = dict.fromkeys(name for proposal in view.reflecting for name in proposal.components)
+    proposals = f", {count} proposals" if count > 1 else ""
+    failed = f"; asked again after: {one_line(view.reflection_error, 160)}" if view.reflection_error else ""
+    return (
+        f"waiting {clock(waited_s)} for {one_line(view.started.proposer, 40)}: "
+        f"{one_line(', '.join(components), 60)} (iteration {first.iteration}{proposals}){failed}"
+    )
+
+
+def pool_text(view: RunView) -> str:
+    """Return `3 candidates · 1 on the front · 7 rejected · 1 iteration without a proposal · 2 failed`."""
+    parts = [counted(len(view.candidates), "candidate"), f"{len(view.front)} on the front", rejected_text(view)]
+    if view.skipped:
+        parts.append(f"{counted(len(view.skipped), 'iteration')} without a proposal")
+    if view.failures:
+        parts.append(f"{len(view.failures)} failed")
+    return " · ".join(filter(None, parts))
+
+
+def changes_text(view: RunView) -> str:
+    """Return `3 changes made · 1 refused · 2 being made: the agent reads a.py`."""
+    made = sum(isinstance(mutation, events.Mutated) for mutation in view.mutations)
+    parts = [f"{counted(made, 'change')} made", f"{len(view.mutations) - made} refused"]
+    if view.mutating:
+        latest = next((message for message in reversed(view.mutating.values()) if message), "")
+        parts.append(f"{len(view.mutating)} being made" + (f": {one_line(latest, PROGRESS)}" if latest else ""))
+    return " · ".join(parts)

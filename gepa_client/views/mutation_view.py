@@ -31,16 +31,12 @@ ADVICE = {
 }
 """What to do about a rejection, by its stage."""
 
-CONFLICT_ADVICE = "the two changed the same lines: ask for one of the changes again, on top of the other's candidate"
-
-TEXTS_ADVICE = (
-    "texts are written into the program by its function `write_texts(candidate)`, or into its seed_candidate file: "
-    "give it one of them, or make this a change request"
-)
-
-PATCH_ADVICE = "make the patch against the commit of the candidate that --candidate names, else of the server's seed"
-
-EDIT_ADVICE = {"patch": PATCH_ADVICE, "texts": TEXTS_ADVICE, "merge": CONFLICT_ADVICE}
+EDIT_ADVICE = {
+    "patch": "make the patch against the commit of the candidate that --candidate names, else of the server's seed",
+    "texts": "texts are written into the program by its function `write_texts(candidate)`, or into its seed_candidate "
+    "file: give it one of them, or make this a change request",
+    "merge": "the two changed the same lines: ask for one of the changes again, on top of the other's candidate",
+}
 """What to do about a rejection at stage `edit`, by the mutation's kind."""
 
 
@@ -99,14 +95,9 @@ def show_rejection(console: Console, rejected: Rejection, kind: str) -> None:
     echo(console, "\nnothing was changed" if rejected.stage != "empty" else "")
     if rejected.usage is not None:
         echo(console, f"[dim]cost[/]  {cost(rejected.usage)}")
-    advice = _advice(rejected, kind)
+    advice = EDIT_ADVICE.get(kind) if rejected.stage == "edit" else ADVICE.get(rejected.stage)
     if advice is not None:
         echo(console, f"what to do: {advice}")
-
-
-def _advice(rejected: Rejection, kind: str) -> str | None:
-    """Return what to do about a rejection."""
-    return EDIT_ADVICE.get(kind) if rejected.stage == "edit" else ADVICE.get(rejected.stage)
 
 
 def cost(usage: Usage | None) -> str:

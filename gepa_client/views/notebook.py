@@ -2,18 +2,18 @@
 
 import io
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from html import escape
 from importlib import import_module
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 
 from evolverpc_common.display_text import one_line, plain
 from gepa_client.evolution.names import component_texts
 from gepa_client.evolution.patches import Words, changed_words
 from gepa_client.views.console import make_console
-from gepa_client.views.live_display import WIDEST, LiveDisplay, Screen
+from gepa_client.views.live_display import WIDEST, LiveDisplay
 
 MARKS = {"add": "ins", "del": "del"}
 
@@ -58,34 +58,23 @@ def show(html: str, text: str) -> None:
 
 
 class NotebookDisplay(LiveDisplay):
-    """The frame in the output of the cell; warnings are printed above it."""
+    """The frame in the output of the cell, which each drawing replaces; warnings are printed above it."""
 
     def __init__(self) -> None:
         super().__init__(make_console())
-
-    def _screen(self) -> Screen:
-        return _CellOutput(self._frame)
-
-
-class _CellOutput:
-    """An output of the cell that is replaced by each drawing."""
-
-    def __init__(self, frame: Callable[[], RenderableType]) -> None:
-        self.transient = False
-        self._frame = frame
         self._handle: Any = None
 
-    def start(self, refresh: bool = False) -> None:  # noqa: ARG002  # as rich's
+    def _begin(self) -> None:
         self._handle = import_module("IPython.display").display(self._drawn(), raw=True, display_id=True)
 
-    def refresh(self) -> None:
+    def _redraw(self) -> None:
         self._handle.update(self._drawn(), raw=True)
 
-    def stop(self) -> None:
-        if self.transient:
+    def _end(self) -> None:
+        if self._is_empty:
             self._handle.update({"text/plain": ""}, raw=True)
         else:
-            self.refresh()
+            self._redraw()
 
     def _drawn(self) -> dict[str, str]:
         console = Console(file=io.StringIO(), record=True, width=WIDEST, force_jupyter=False)

@@ -13,9 +13,8 @@ from pydantic import BaseModel, JsonValue
 from starlette.concurrency import run_in_threadpool
 
 from gepa_client.page.event_log import EventLog
-from gepa_client.page.moment_events import Notices, Run, StatedFact, StoreTrouble, Summary
-from gepa_client.page.page_events import PageEvent
-from gepa_client.page.watched_runs import WatchedRun
+from gepa_client.page.page_events import Notices, PageEvent, Run, StatedFact, StoreTrouble, Summary
+from gepa_client.page.run_reader import WatchedRun
 from gepa_service.api.access import TENANT_HEADER, recognized_now
 from gepa_service.api.problems import Problem
 from gepa_service.auth.oidc import IssuerUnavailable

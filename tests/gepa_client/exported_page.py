@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gepa_client.analysis.explanation import Explanation
-from gepa_client.page.run_reader import summary_of
+from gepa_client.page.run_state import summary_of
 from gepa_client.run.run_view import RunView
 
 DATA = re.compile(rb'<script type="application/json" id="run-data">([^<]*)</script>')

@@ -1,7 +1,6 @@
 /** The frame of every view: the run and its state, the views, the place in the journal. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { Status } from "./connection";
 import type { Embedded } from "./embedded";
 import { useKnown } from "./observed";
 import { Header } from "./parts/header";
@@ -48,7 +47,9 @@ export function App({ data }: { data: Embedded | null }) {
         {route.view === "runs" ? (
           <RunsView current={run?.run_id ?? null} onShow={(run) => store.show(run)} />
         ) : run === undefined ? (
-          <Waiting status={known.status} />
+          ["connecting", "live"].includes(known.status.kind) && (
+            <p class="empty">The run's record has not arrived yet.</p>
+          )
         ) : (
           <RunView name={route.view} view={view} params={route.params} api={api} />
         )}
@@ -71,10 +72,4 @@ function LeftOut({ data }: { data: Embedded }) {
       Not in this file: {data.left_out.join("; ")}. <code>{data.command}</code> shows them from the run's store.
     </p>
   );
-}
-
-/** Shown until the run arrives. */
-function Waiting({ status }: { status: Status }) {
-  const waits = status.kind === "connecting" || status.kind === "live";
-  return waits ? <p class="empty">The run's record has not arrived yet.</p> : null;
 }

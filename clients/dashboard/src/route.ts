@@ -22,17 +22,12 @@ export interface Place {
   readonly params: URLSearchParams;
 }
 
-export interface Route {
-  readonly view: ViewName;
-  readonly params: URLSearchParams;
-}
-
 function placeOf(hash: string): Place {
   const [name = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   return { name, params: new URLSearchParams(query) };
 }
 
-export function routeOf({ name, params }: Place): Route {
+export function routeOf({ name, params }: Place) {
   return { view: VIEWS.find((each) => each === name) ?? "now", params };
 }
 
@@ -69,6 +64,6 @@ export function usePlace(): Place {
   return useMemo(() => placeOf(hash), [hash]);
 }
 
-export function useRoute(): Route {
+export function useRoute() {
   return routeOf(usePlace());
 }

@@ -2,8 +2,10 @@ import { expect, test } from "vitest";
 import { heightOfNames } from "../src/parts/heat-map";
 import { placesLowest } from "../src/state/moved-rows";
 import { byDifficulty, rowMeans } from "../src/state/order";
-import { between } from "../src/state/progress";
+import { callsBy } from "../src/state/progress";
+import { EMPTY, reduce } from "../src/state/reduce";
 import { layout } from "../src/state/tree";
+import { LIVE, viewAt } from "../src/state/view";
 
 const scored = (index: number, scores: number[]) => ({ index, scores: Float64Array.from(scores) });
 
@@ -12,13 +14,11 @@ test("Rows are ordered by difficulty, those without a score last", () => {
   expect([...byDifficulty(means)]).toEqual([2, 0, 1]);
 });
 
-test("A value between known places lies on a straight line, and beyond them is the nearest", () => {
-  const known = [
-    [10, 100],
-    [20, 200],
-  ] as const;
-  expect([5, 10, 15, 20, 99].map((at) => between(known, at))).toEqual([100, 100, 150, 200, 200]);
-  expect(between([], 5)).toBeNull();
+test("Metric calls between known places lie on a straight line, and beyond them are the nearest", () => {
+  const counts = [10, 20].map((at) => ({ event: "budget" as const, seconds: 0, at, metric_calls: 10 * at }));
+  const view = viewAt(reduce(EMPTY, counts), LIVE);
+  expect([5, 10, 15, 20, 99].map((at) => callsBy(view, at))).toEqual([100, 100, 150, 200, 200]);
+  expect(callsBy(viewAt(EMPTY, LIVE), 5)).toBeNull();
 });
 
 test("The tree places children to the right of their parents, without overlaps, for chains of any length", () => {

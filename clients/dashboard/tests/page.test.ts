@@ -208,6 +208,23 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     expect(wrong).toEqual([]);
   });
 
+  test("Recorded events are listed in the server's words, in pages, and those with given words alone", async () => {
+    server.sample = sampleRun();
+    await load("#/now?token=t&run=last");
+    await page.getByText("Events, the latest first").click();
+    const lines = page.getByRole("region", { name: "Events" }).locator("tbody tr");
+    await expect.poll(() => lines.allInnerTexts()).toHaveLength(3);
+    expect(await lines.nth(2).innerText()).toMatch(/candidate\s+\d+\s+candidate 1 from 0: 0.5 best so far/);
+    await page.getByRole("button", { name: "Show more" }).click();
+    await expect.poll(() => lines.last().innerText()).toContain("the seed scores 0.4");
+    await page.getByLabel("With the words").fill("failed");
+    await page.keyboard.press("Enter");
+    await expect.poll(() => lines.allInnerTexts()).toHaveLength(1);
+    expect(await lines.innerText()).toContain("reflection failed: the model does not answer");
+    expect(await violations(page), "events").toEqual([]);
+    expect(wrong).toEqual([]);
+  });
+
   test("Without a reflection model no hint is offered, and training rows that select are named as such", async () => {
     server.sample = sampleRun({ driven: true });
     for (const event of server.sample.events) {

@@ -139,6 +139,12 @@ describe.skipIf(!NIGHTLY || !hasBrowser || !hasCommands)("in Chromium", () => {
     expect(wrong).toEqual([]);
   }
 
+  async function checkEvents(): Promise<void> {
+    await show(page, "#/now");
+    await page.getByText("Events, the latest first").click();
+    await page.getByText(/^the seed scores/).waitFor();
+  }
+
   beforeAll(async () => {
     writeFileSync(join(folder, "program.py"), PROGRAM);
     const rows = WORDS.map((word, number) => JSON.stringify({ id: `row ${number}`, word }));
@@ -179,6 +185,7 @@ describe.skipIf(!NIGHTLY || !hasBrowser || !hasCommands)("in Chromium", () => {
     await page.locator(".badge", { hasText: "completed" }).waitFor();
     await completed;
     await checkViews();
+    await checkEvents();
 
     await page.goto("about:blank");
     base = pathToFileURL(folder).href;
@@ -186,5 +193,6 @@ describe.skipIf(!NIGHTLY || !hasBrowser || !hasCommands)("in Chromium", () => {
     await page.goto(`${base}/run/report.html`);
     await page.locator(".badge", { hasText: "exported file" }).waitFor();
     await checkViews({ runs: "Not available" });
+    await checkEvents();
   });
 });

@@ -326,6 +326,15 @@ export function sampleRun(options: SampleOptions = {}): Sample {
     }
   }
   answers[`${api}/explanation`] = explanation(size - 1, sent, text);
+  const line = (at: number, kind: string, usual: string) => ({ at, kind, text: text("event", usual) });
+  const lines = [
+    line(300, "failure", "iteration 5: reflection failed: the model does not answer"),
+    line(200, "rejected", "proposal not kept: 2 -> 1, sum over its minibatch"),
+    line(60, "candidate", "candidate 1 from 0: 0.5 best so far"),
+  ];
+  answers[`${api}/history`] = { items: lines, next: "7" };
+  answers[`${api}/history?after=7`] = { items: [line(0, "candidate", "the seed scores 0.4")], next: null };
+  answers[`${api}/history?words=failed`] = { items: lines.slice(0, 1), next: null };
   answers["/api/runs"] = { runs: [0, 1, 2].map((at) => runSummary(at, text)) };
   return { events: events as unknown as PageEvent[], answers };
 }
@@ -423,14 +432,17 @@ function runSummary(at: number, text: Text) {
   return {
     run_id: at === 0 ? RUN : `run-${at}`,
     name: at === 2 ? null : text("name", `tickets ${at}`),
-    status: text("status", ["completed", "failed", "running"][at] as string),
     program: text("program", "tickets"),
     created: "2026-01-05T10:00:00Z",
-    seed_score: 0.4,
-    best_score: 0.6 + at / 10,
-    candidates: 5 + at,
-    metric_calls: 1000,
-    cost: "$1.2000",
+    figures: {
+      status: text("status", ["completed", "failed", "running"][at] as string),
+      program: text("program", "tickets"),
+      seed: "0.4",
+      best: String(0.6 + at / 10),
+      candidates: String(5 + at),
+      "metric calls": "1,000",
+      cost: "$1.2000",
+    },
     curve: [
       [30, 0.4],
       [200 + 30 * at, 0.5],

@@ -20,8 +20,7 @@ from gepa_client.errors import JournalError
 from gepa_client.evolution.checkout import LocalCheckout, holds_commit
 from gepa_client.evolution.names import BY_HAND
 from gepa_client.journal.entries import StoredRun
-from gepa_client.views.candidate_view import show_diff
-from gepa_client.views.code_view import outcome_as_json, show_code
+from gepa_client.views.candidate_view import outcome_as_json, show_code, show_diff
 from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 from protocol.code import GIT_BRANCH, code_at
 

@@ -20,7 +20,7 @@ from gepa_client.settings.loading import load
 from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.transport.address import rpc_url
 from gepa_client.views.console import refuse
-from gepa_client.views.event_stream import EventStream
+from gepa_client.views.live_display import EventStream
 
 
 def optimize(

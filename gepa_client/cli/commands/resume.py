@@ -20,7 +20,7 @@ from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.run_settings import FleetSettings, SandboxSettings
 from gepa_client.settings.shell_arguments import NO_LIMIT, GivenArguments, flags_to_continue
 from gepa_client.views.console import PAUSED, echo, echo_next, make_console, print_json, refuse, safe_line
-from gepa_client.views.event_stream import EventStream
+from gepa_client.views.live_display import EventStream
 
 
 def resume(

@@ -17,9 +17,9 @@ from starlette.concurrency import run_in_threadpool
 from gepa_client.certificate.certificate import Certificate
 from gepa_client.errors import NoSuchRun
 from gepa_client.journal.store import Store
+from gepa_client.page.candidate_details import NotThere
 from gepa_client.page.event_log import to_json
 from gepa_client.page.page_events import PageEvent
-from gepa_client.page.page_fact import NotThere
 from gepa_client.page.run_details import DETAILS, BadQuery, RunDetails
 from gepa_service.api.access import Parts, Reader
 from gepa_service.api.job_streams import CHECK_S, JobEvent, JobStreams, WatchedJob

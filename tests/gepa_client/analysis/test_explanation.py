@@ -92,7 +92,7 @@ def test_rejected_proposals_have_their_words_and_why(serve: Serve, cli: Cli, wor
     with closing(open_store(str(tmp_path / STORE))) as store:
         run = find_run(store, "last")
         history = proposals.ProposalHistory(store, run, store.candidates(run.id))
-    assert {history.child(number)["rules"] for number in found.others} == {" useless"}
+    assert {history.recorded[number].texts["rules"] for number in found.others} == {" useless"}
     assert {(one.outcome, one.why) for one in (history.recorded[number] for number in found.others)} == {
         ("rejected", "not better on its minibatch: 0 -> 0 over 3 rows")
     }

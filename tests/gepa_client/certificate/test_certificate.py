@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gepa_client.analysis.statistics.noise_estimate import Noise
-from gepa_client.analysis.statistics.paired_comparison import compare
+from gepa_client.analysis.paired_comparison import compare
+from gepa_client.analysis.power import Noise
 from gepa_client.certificate.certificate import Certificate, certify
 from gepa_client.certificate.sealed_test import decide
 from gepa_client.errors import NoCertificate

@@ -10,7 +10,8 @@ import orjson
 
 from gepa_client.errors import NoSuchRun
 from gepa_client.journal.store import find_run, open_store
-from gepa_client.page.event_log import KEYS, EventLog
+from gepa_client.page.event_log import EventLog
+from gepa_client.page.page_events import KEYS
 from gepa_client.page.run_reader import RunReader
 
 READ_TIMEOUT_S = 60.0

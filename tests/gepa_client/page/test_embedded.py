@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gepa_client.journal.store import open_store
-from gepa_client.page import embedded, initial_rows
+from gepa_client.page import embedded, search_reader
 from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.exported_page import page_data, page_text
 from tests.gepa_client.run_folder import only_run
@@ -41,6 +41,7 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
     answers = {path.removeprefix(api): answer for path, answer in data["answers"].items()}
     best = answers["explanation"]["best"]
     assert HOSTILE in page_text(file)
+    assert any(line["text"].startswith("the seed scores") for line in answers["history"]["items"])
     for step in answers["explanation"]["steps"]:
         assert answers[f"proposal?at={step['proposal']}"]["prompts"]
         for group in step["groups"]:
@@ -50,7 +51,8 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
     with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
         earlier = page_data(embedded.exported(store, "runs/evolverpc.db", only_run(tmp_path).name, found[1]))
     assert sorted(event["at"] for event in earlier["events"] if event["event"] == "candidate") == found[:2]
-    monkeypatch.setattr(initial_rows, "ROWS_SENT", 4)
+    assert max(line["at"] for line in earlier["answers"][f"{api}history"]["items"]) <= found[1]
+    monkeypatch.setattr(search_reader, "ROWS_SENT", 4)
     smaller = bounded(tmp_path, monkeypatch, events=1_000, answers=len(str(answers["explanation"])) + 5_000)
     assert len(smaller["left_out"]) == 2
     assert [len(event["ids"]) for event in smaller["events"] if event["event"] == "rows"] == [4, 2]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gepa_client.journal.run_events import FailureGroup
-from gepa_client.page.moment_events import CommandHint, FailureCounts, LongInFlight, Notice, Now, Run
 from gepa_client.page.notices import NoticeInput
+from gepa_client.page.page_events import CommandHint, FailureCounts, LongInFlight, Notice, Now, Run
 
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "/a/b.py", line 3, in run\n    f()\n'

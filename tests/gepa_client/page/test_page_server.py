@@ -15,7 +15,7 @@ import pytest
 from gepa_client.journal.entries import SEARCH, Attempt, CandidateRecord
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import open_store
-from gepa_client.page import connections, page_server
+from gepa_client.page import page_server
 from gepa_client.page.page_server import HEADERS, PageServer
 from gepa_client.steering.user_requests import post_request
 from tests.gepa_client.page.browsing import TIMEOUT_S, Browser, served
@@ -152,8 +152,7 @@ async def test_connections_that_send_no_whole_request_end_in_time_and_idle_ones_
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (12, 12))
-    for module in (connections, page_server):
-        monkeypatch.setattr(module, "REQUEST_S", 1.0)
+    monkeypatch.setattr(page_server, "REQUEST_S", 1.0)
     with served(store) as server:
         async with Browser(server.address(None)) as browser:
             host = browser.base.removeprefix("http://")

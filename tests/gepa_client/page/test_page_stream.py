@@ -23,7 +23,7 @@ from gepa_client.journal.entries import SEARCH, Attempt, Claim, Entry
 from gepa_client.journal.steer_entries import Propose
 from gepa_client.journal.store import open_store
 from gepa_client.page.event_log import EventLog
-from gepa_client.page.moment_events import Position
+from gepa_client.page.page_events import Position
 from gepa_client.steering.user_requests import request
 from tests.gepa_client.conftest import Cli, Serve, Start
 from tests.gepa_client.page.browsing import Browser

@@ -11,7 +11,7 @@ from gepa_client.journal.entries import REFLECTIVE_DATASET, SEARCH, SteeringRequ
 from gepa_client.journal.history import entries
 from gepa_client.journal.steer_entries import Pin
 from gepa_client.journal.store import open_store
-from gepa_client.page.proposal_answers import proposals
+from gepa_client.page.proposal_details import proposals
 from gepa_client.steering.user_requests import request
 from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.exported_page import page_data, page_text

@@ -258,6 +258,7 @@ EXAMPLES: dict[str, Example] = {
     "GET /job/{job_id}/text": Example(404, "ended job", query="?candidate=0&component=a"),
     "GET /job/{job_id}/proposal": Example(404, "ended job", query="?at=0"),
     "GET /job/{job_id}/explanation": Example(404, "ended job"),
+    "GET /job/{job_id}/history": Example(200, "ended job"),
     "GET /job/{job_id}/logs": Example(200, "ended job"),
     "GET /job/{job_id}/report": Example(409, "ended job"),
     "GET /job/{job_id}/certificate": Example(409, "ended job"),

@@ -3,7 +3,7 @@
 import threading
 from typing import Any
 
-from gepa_client.page.event_log import KEYS
+from gepa_client.page.page_events import KEYS
 from gepa_service.client import ServiceClient
 from gepa_service.model.work import Work
 from tests.gepa_service.routes.test_job_events import state

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gepa_client.page.event_log import COLUMNS, KEYS
+from gepa_client.page.page_events import COLUMNS, KEYS
 from gepa_service.api import job_streams
 from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service

@@ -3,7 +3,7 @@
 /**
  * What the server of the page answers.
  */
-export type PageAnswer = RunList | Cell | Excerpt | ProposalShown | Explanation;
+export type PageAnswer = RunList | Cell | Excerpt | ProposalShown | Explanation | EventList;
 export type JsonValue = unknown;
 
 /**
@@ -13,20 +13,17 @@ export interface RunList {
   runs: RunListed[];
 }
 /**
- * A run of the store. `curve`: metric calls, and the best score from there on, up to the last call.
+ * A run. `figures`: in words, by column. `curve`: metric calls, and the best score from there to the last one.
  */
 export interface RunListed {
   run_id: string;
   name: string | null;
-  status: string;
   program: string | null;
   created: string;
-  seed_score: number | null;
-  best_score: number | null;
-  candidates: number;
-  metric_calls: number | null;
-  cost: string;
-  curve: [unknown, unknown][];
+  figures: {
+    [k: string]: string;
+  };
+  curve: number[][];
   settings: {
     [k: string]: JsonValue;
   };
@@ -190,4 +187,19 @@ export interface RowGroup {
   name: string;
   count: number;
   rows: ComparedRow[];
+}
+/**
+ * A page of the list. `next`: what the next page follows; None after the last one.
+ */
+export interface EventList {
+  items: EventLine[];
+  next: string | null;
+}
+/**
+ * An event. `at`: how many numbers of the journal GEPA had requested by then; `kind`: its name.
+ */
+export interface EventLine {
+  at: number;
+  kind: string;
+  text: string;
 }

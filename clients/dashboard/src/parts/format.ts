@@ -1,5 +1,6 @@
 /** Numbers, money and times as the page writes them. */
 
+import type { AnswerUsage } from "../generated/answers";
 import type { Proposal } from "../generated/events";
 
 /** The outcomes of proposals. */
@@ -56,12 +57,7 @@ export function duration(seconds: number | null | undefined): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-interface Usage {
-  readonly seconds: number | null;
-  readonly input_tokens: number | null;
-  readonly output_tokens: number | null;
-  readonly cost_usd?: number | null;
-}
+type Usage = Omit<AnswerUsage, "again" | "cost_usd"> & Partial<AnswerUsage>;
 
 /** Return what a call took, as far as it is known. */
 export function took({ seconds, input_tokens, output_tokens, cost_usd = null }: Usage): string {

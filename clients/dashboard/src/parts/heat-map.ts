@@ -1,6 +1,6 @@
 /** A heat map of candidates by rows on a canvas: one pixel a cell in stored tiles, scaled when it is drawn. */
 
-import { visible } from "../text/visible";
+import { line as oneLine } from "../text/visible";
 import { type Rgb, ramp, type Theme } from "./theme";
 
 /** Rows of one tile: canvases have a greatest height. */
@@ -63,8 +63,6 @@ export class HeatMap {
   cursor: Cell = { column: 0, line: 0 };
   /** The line below the pointer, whose name is always shown. */
   private hovered: number | null = null;
-  /** Frames drawn, for measurements. */
-  frames = 0;
 
   constructor(
     private readonly canvas: HTMLCanvasElement,
@@ -88,10 +86,6 @@ export class HeatMap {
     this.moveTo(this.cursor, false);
     if (!this.fitted && this.columns.length > 0) this.fit();
     this.redraw();
-  }
-
-  get zoom(): number {
-    return this.cellHeight;
   }
 
   /** Show all cells, at most as large as is readable. */
@@ -202,7 +196,6 @@ export class HeatMap {
     if (!this.fitted && this.columns.length > 0) this.fit();
     const context = canvas.getContext("2d", { alpha: false });
     if (context === null) return;
-    this.frames += 1;
     context.setTransform(unit, 0, 0, unit, 0, 0);
     context.fillStyle = theme.panel;
     context.fillRect(0, 0, width, height);
@@ -338,7 +331,7 @@ export class HeatMap {
   private drawName(context: CanvasRenderingContext2D, line: number): void {
     const row = this.data.order[line] as number;
     const length = Math.floor((this.gutter - 8) / 7);
-    const shown = visible(shortened(this.data.labels[row] || this.data.names[row] || "\u2026", length));
+    const shown = oneLine(this.data.labels[row] || this.data.names[row] || "\u2026", length);
     context.fillText(shown, this.gutter - 6, this.y(line + 0.5));
   }
 
@@ -421,8 +414,4 @@ function hatched(context: CanvasRenderingContext2D, theme: Theme): CanvasPattern
 function gutterOf(width: number, { labels }: MapData): number {
   const wide = labels.some((label) => label !== "") ? Math.min(400, 0.34 * width) : 84;
   return width < 500 ? Math.max(70, wide) : wide;
-}
-
-function shortened(name: string, length: number): string {
-  return name.length > length ? `${name.slice(0, length - 1)}\u2026` : name;
 }

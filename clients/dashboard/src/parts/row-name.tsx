@@ -22,14 +22,9 @@ export function rowName(row: string): string {
   return SPLITS.some((split) => row.startsWith(`${split} `)) ? row : `row ${row}`;
 }
 
-/** Return the split that candidates are scored on: training rows if no validation rows were given. */
-export function scoredSplit({ onTraining }: Pick<View, "onTraining">): "train" | "val" {
-  return onTraining ? "train" : "val";
-}
-
 /** Return the name of the row at a place of the rows that candidates are scored on. */
 export function scoredRow(view: Pick<View, "onTraining" | "rows">, place: number): string {
-  return `${scoredSplit(view)} ${view.rows[place] ?? "unknown"}`;
+  return `${view.onTraining ? "train" : "val"} ${view.rows[place] ?? "unknown"}`;
 }
 
 /** Return `proposal 4`, or `merge 4`: they are numbered in the order in which they began. */

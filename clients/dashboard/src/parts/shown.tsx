@@ -48,22 +48,18 @@ interface ListProps<Item> {
 export function List<Item>({ list, empty, children }: ListProps<Item>) {
   return (
     <Shown loaded={list}>
-      {(items) =>
-        items.length === 0 ? (
-          <div class="empty">{empty}</div>
-        ) : (
-          <>
-            {children(items)}
-            {list.more !== null && (
-              <p>
-                <button type="button" onClick={list.more}>
-                  Show more
-                </button>
-              </p>
-            )}
-          </>
-        )
-      }
+      {(items) => (
+        <>
+          {items.length === 0 ? <div class="empty">{empty}</div> : children(items)}
+          {list.more !== null && (
+            <p>
+              <button type="button" onClick={list.more}>
+                Show more
+              </button>
+            </p>
+          )}
+        </>
+      )}
     </Shown>
   );
 }

@@ -56,6 +56,19 @@ export function Table<Item>({ label, items, columns, tall = false, caption, isCh
   );
 }
 
+/** Return columns of texts; those of numbers alone, and of none, stand at the right. */
+export function wordedColumns<Item>(
+  names: readonly string[],
+  items: readonly Item[],
+  textOf: (item: Item, name: string, column: number) => string | undefined,
+): Column<Item>[] {
+  return names.map((name, column) => {
+    const cell = (item: Item) => textOf(item, name, column);
+    const areNumbers = items.every((item) => /^([$\d.,]*|none)$/.test(cell(item) ?? ""));
+    return areNumbers ? [name, cell, "number"] : [name, cell];
+  });
+}
+
 function shown(value: ComponentChildren): ComponentChildren {
   return typeof value === "string" ? <Inline text={value} length={400} /> : value;
 }

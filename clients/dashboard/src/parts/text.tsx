@@ -82,19 +82,16 @@ function abridged(text: string, room: number): string {
 
 /** The box of a text; a long one scrolls, and takes the focus so that keys can scroll it. */
 export function Frame({ label, size, children }: { label: string; size: number; children: ComponentChildren }) {
-  if (size <= LONG) {
-    return (
-      <pre class="block" dir="auto">
-        {children}
-      </pre>
-    );
-  }
+  const text = (
+    <pre class="block" dir="auto">
+      {children}
+    </pre>
+  );
+  if (size <= LONG) return text;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls takes the focus
     <section class="long" aria-label={label} tabIndex={0}>
-      <pre class="block" dir="auto">
-        {children}
-      </pre>
+      {text}
     </section>
   );
 }

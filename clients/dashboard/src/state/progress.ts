@@ -1,6 +1,6 @@
 /** The points of the plot of progress: candidates, the best score so far, and over metric calls the other proposals. */
 
-import type { Proposal } from "../generated/events";
+import type { Budget, Proposal } from "../generated/events";
 import type { Candidate } from "./reduce";
 import { LIVE, type View } from "./view";
 
@@ -36,11 +36,10 @@ export function progress(view: View, axis: Axis): Progress {
     const x = place(candidate, axis);
     if (x !== null) points.push({ x, candidate, best });
   }
-  const counts = view.metricCallCounts.map((fact) => [fact.at ?? 0, fact.metric_calls] as const);
   const marks: Mark[] = [];
   for (const proposal of view.proposals) {
     if (proposal.outcome === "kept" || proposal.outcome === "pending" || axis !== "calls") continue;
-    const x = between(counts, proposal.decided ?? proposal.at);
+    const x = callsBy(view, proposal.decided ?? proposal.at);
     if (x !== null) marks.push({ x, proposal });
   }
   return {
@@ -63,18 +62,17 @@ function place(candidate: Candidate, axis: Axis): number | null {
   return Number.isNaN(found) ? null : found;
 }
 
-/** The value at a place of the journal, by a straight line between the known ones; null if none is known. */
-export function between(known: readonly (readonly [number, number])[], at: number): number | null {
+/** The metric calls at a place of the journal, by a straight line between the counts; null if there is none. */
+export function callsBy({ metricCallCounts: counts }: View, place: number): number | null {
   let low = 0;
-  let high = known.length;
+  let high = counts.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if ((known[middle] as readonly [number, number])[0] < at) low = middle + 1;
+    if (((counts[middle] as Budget).at ?? 0) < place) low = middle + 1;
     else high = middle;
   }
-  const after = known[low];
-  const before = known[low - 1];
-  if (before === undefined) return after?.[1] ?? null;
-  if (after === undefined) return before[1];
-  return before[1] + ((after[1] - before[1]) * (at - before[0])) / (after[0] - before[0]);
+  const [before, after] = [counts[low - 1], counts[low]];
+  if (before === undefined || after === undefined) return (before ?? after)?.metric_calls ?? null;
+  const [start, end] = [before.at ?? 0, after.at ?? 0];
+  return before.metric_calls + ((after.metric_calls - before.metric_calls) * (place - start)) / (end - start);
 }

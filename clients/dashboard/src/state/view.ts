@@ -45,7 +45,7 @@ export function viewAt(state: State, n: number): View {
   const { latest, kept } = state;
   const isOver = latest.position?.complete === true && n >= latest.position.end;
   const until = <Fact extends { readonly at: number | null }>(facts: ReadonlyMap<unknown, Fact>) =>
-    derived(facts, n, () => [...facts.values()].filter((fact) => placeOf(fact) <= n).sort(byPlace));
+    derived(facts, n, () => [...facts.values()].filter((fact) => placeOf(fact) <= n).sort(by(placeOf)));
   const candidates = derived(kept.candidate, n, () =>
     [...kept.candidate.values()].filter(({ at }) => at <= n).sort((a, b) => a.index - b.index),
   );
@@ -55,7 +55,7 @@ export function viewAt(state: State, n: number): View {
       .sort((a, b) => a.at - b.at || (a.key < b.key ? -1 : 1))
       .map((proposal) => asOf(proposal, n, isOver)),
   );
-  const pool = [...candidates, ...until(kept.steered).filter(({ best }) => best !== null)].sort(byPlace).at(-1);
+  const pool = [...candidates, ...until(kept.steered).filter(({ best }) => best !== null)].sort(by(placeOf)).at(-1);
   const metricCallCounts = until(kept.budget);
   const summary = live && !latest.run?.driven ? latest.summary : undefined;
   return {
@@ -76,7 +76,9 @@ export function viewAt(state: State, n: number): View {
     metricCallCounts,
     proposals,
     mutations: until(kept.mutation),
-    steers: [...kept.steer.values()].filter(({ at }) => live || (at !== null && at <= n)).sort(byRequest),
+    steers: [...kept.steer.values()]
+      .filter(({ at }) => live || (at !== null && at <= n))
+      .sort(by(({ requested, key }) => `${requested} ${key}`)),
     failedSteps: until(kept.failure),
   };
 }
@@ -85,8 +87,9 @@ function placeOf({ at }: { readonly at: number | null }): number {
   return at ?? 0;
 }
 
-function byPlace(a: { readonly at: number | null }, b: { readonly at: number | null }): number {
-  return placeOf(a) - placeOf(b);
+/** Return the order by a value of each. */
+function by<Item>(value: (item: Item) => number | string): (a: Item, b: Item) => number {
+  return (a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0);
 }
 
 const lastDerived = new WeakMap<object, { readonly n: number | string; readonly value: unknown }>();
@@ -101,12 +104,6 @@ function derived<Value>(source: object, n: number | string, make: () => Value): 
   const value = make();
   lastDerived.set(source, { n, value });
   return value;
-}
-
-/** As they were made. */
-function byRequest(a: Steer, b: Steer): number {
-  const [first, second] = [`${a.requested} ${a.key}`, `${b.requested} ${b.key}`];
-  return first < second ? -1 : first > second ? 1 : 0;
 }
 
 function asOf(proposal: Proposal, n: number, isOver: boolean): Proposal {
@@ -136,5 +133,5 @@ function partialResults(state: State, pool: ReadonlySet<string>, n: number): Par
     const count = results.numbers.reduce((sum, number) => sum + (number >= 0 && number < n ? 1 : 0), 0);
     if (count > 0) found.push({ digest, scores, count });
   }
-  return found.sort((a, b) => (a.digest < b.digest ? -1 : 1));
+  return found.sort(by(({ digest }) => digest));
 }

@@ -4,6 +4,7 @@ import { About } from "../panels/about";
 import { Activity } from "../panels/activity";
 import { Budget } from "../panels/budget";
 import { Endpoints } from "../panels/endpoints";
+import { Events } from "../panels/events";
 import { Failures, failuresFirst } from "../panels/failures";
 import { Result } from "../panels/result";
 import { Steers } from "../panels/steers";
@@ -30,6 +31,7 @@ export function NowView({ view, api }: ViewProps) {
         {spending !== undefined && spending.table.rows.length > 0 && <Stage table={spending.table} />}
         <Steers view={view} />
         {run !== undefined && <About view={view} />}
+        <Events view={view} api={api} />
       </div>
     </>
   );

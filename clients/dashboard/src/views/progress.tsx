@@ -55,21 +55,12 @@ function Plot({ view, found, axis }: { view: View; found: Progress; axis: Axis }
   const [near, setNear] = useState<number | null>(null);
   const data = useMemo(() => columns(found), [found]);
   const estimate = view.summary;
+  const current = useMemo(() => ({ found, estimate }), []);
+  Object.assign(current, { found, estimate }); // the plot stays
   const options = useMemo(
-    () =>
-      plotOptions(
-        theme,
-        axis,
-        scoreName(view),
-        () => current.found,
-        () => current.estimate,
-        setNear,
-      ),
+    () => plotOptions(theme, axis, scoreName(view), current, setNear),
     [theme, axis, view.onTraining],
   );
-  const current = useMemo(() => ({ found, estimate }), []);
-  current.found = found;
-  current.estimate = estimate;
   const point = near === null ? undefined : found.points[near];
   if (found.points.length === 0) {
     return (
@@ -115,8 +106,7 @@ function plotOptions(
   theme: Theme,
   axis: Axis,
   scored: string,
-  found: () => Progress,
-  estimate: () => Summary | undefined,
+  current: { readonly found: Progress; readonly estimate: Summary | undefined },
   onNear: (point: number | null) => void,
 ): Omit<uPlot.Options, "width" | "height"> {
   const lines = axisOf(theme);
@@ -126,7 +116,7 @@ function plotOptions(
     cursor: { drag: { x: true, y: false }, points: { size: 9 } },
     scales: {
       x: { time: axis === "time" },
-      y: { range: (_plot, low, high) => range(low, high, estimate()) },
+      y: { range: (_plot, low, high) => range(low, high, current.estimate) },
     },
     axes: [
       {
@@ -139,19 +129,16 @@ function plotOptions(
     ],
     series: [
       {},
-      {
-        label: "best",
-        ...steps(theme.accent),
-      },
+      { label: "best", ...steps(theme.accent) },
       { label: "candidates", stroke: theme.good, paths: () => null, points: { show: true, size: 6, fill: theme.good } },
     ],
     hooks: {
-      draw: [(plot) => drawMarks(plot, found(), estimate(), theme)],
+      draw: [(plot) => drawMarks(plot, current.found, current.estimate, theme)],
       setCursor: [(plot) => onNear(plot.cursor.idx ?? null)],
       ready: [
         (plot) =>
           plot.over.addEventListener("click", () => {
-            const point = plot.cursor.idx == null ? undefined : found().points[plot.cursor.idx];
+            const point = plot.cursor.idx == null ? undefined : current.found.points[plot.cursor.idx];
             if (point !== undefined) open("text", { candidate: point.candidate.index });
           }),
       ],

@@ -11,7 +11,7 @@ import { Facts } from "../parts/facts";
 import { candidateName, count, counted, score, sentence } from "../parts/format";
 import { selectingRow } from "../parts/row-name";
 import { Shown } from "../parts/shown";
-import { type Column, Table } from "../parts/table";
+import { Table, wordedColumns } from "../parts/table";
 import { href } from "../route";
 import { lowestScore, placesLowest } from "../state/moved-rows";
 import { LIVE, type View } from "../state/view";
@@ -262,15 +262,7 @@ export function Stage({ table: { heading, columns, rows } }: { table: SummaryTab
   return (
     <section class="panel wide">
       <h2>{heading}</h2>
-      <Table
-        label={heading}
-        items={rows}
-        columns={columns.map((name, at): Column<readonly string[]> => {
-          const cell = (row: readonly string[]) => row[at];
-          const areNumbers = rows.every((row) => /^[$\d.,]*$/.test(row[at] ?? ""));
-          return areNumbers ? [name, cell, "number"] : [name, cell];
-        })}
-      />
+      <Table label={heading} items={rows} columns={wordedColumns(columns, rows, (row, _, at) => row[at])} />
     </section>
   );
 }

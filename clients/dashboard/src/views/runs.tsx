@@ -5,9 +5,9 @@ import type uPlot from "uplot";
 import type { RunList, RunListed } from "../generated/answers";
 import { useLoaded } from "../loading";
 import { axisOf, Chart, steps } from "../parts/chart";
-import { count, score, time } from "../parts/format";
+import { time } from "../parts/format";
 import { Shown } from "../parts/shown";
-import { type Column, Table } from "../parts/table";
+import { type Column, Table, wordedColumns } from "../parts/table";
 import { Inline } from "../parts/text";
 import { useTheme } from "../parts/theme";
 import { open } from "../route";
@@ -96,13 +96,7 @@ function List({ runs, current, chosen, onChoose, onShow }: ListProps) {
               />
             ),
           ],
-          ["status", ({ status }) => status],
-          ["program", ({ program }) => program],
-          ["seed", (run) => score(run.seed_score), "number"],
-          ["best", (run) => score(run.best_score), "number"],
-          ["candidates", (run) => count(run.candidates), "number"],
-          ["metric calls", (run) => count(run.metric_calls), "number"],
-          ["cost", (run) => run.cost, "number"],
+          ...wordedColumns(Object.keys(runs[0]?.figures ?? {}), runs, (run, name) => run.figures[name]),
           ["created", (run) => time(run.created)],
         ]}
       />
@@ -116,10 +110,10 @@ function nameOf(run: RunListed): string {
 
 function Curves({ runs }: { runs: readonly RunListed[] }) {
   const theme = useTheme();
+  const colours = [theme.accent, theme.good, theme.bad, theme.ink];
   const data = useMemo(() => joined(runs), [runs]);
   const options = useMemo(() => {
     const lines = axisOf(theme);
-    const colours = [theme.accent, theme.good, theme.bad, theme.ink];
     return {
       legend: { show: false },
       scales: { x: { time: false } },
@@ -140,7 +134,7 @@ function Curves({ runs }: { runs: readonly RunListed[] }) {
             <svg viewBox="0 0 32 12" aria-hidden="true" style={{ width: "32px" }}>
               <path
                 d="M0 6H32"
-                stroke={[theme.accent, theme.good, theme.bad, theme.ink][at % 4]}
+                stroke={colours[at % colours.length]}
                 stroke-width="2"
                 stroke-dasharray={(DASHES[at % DASHES.length] as number[]).join(" ")}
               />
@@ -153,18 +147,15 @@ function Curves({ runs }: { runs: readonly RunListed[] }) {
   );
 }
 
-/** Metric calls, and the best score from there on. */
-function curveOf({ curve }: RunListed): [number, number][] {
-  return curve as [number, number][]; // the generated types lose what a tuple holds
-}
-
 /** The curves over the metric calls of all of them. */
 function joined(runs: readonly RunListed[]): uPlot.AlignedData {
-  const calls = [...new Set(runs.flatMap((run) => curveOf(run).map(([x]) => x)))].sort((a, b) => a - b);
+  const calls = [...new Set(runs.flatMap(({ curve }) => curve.map(([calls]) => calls as number)))].sort(
+    (a, b) => a - b,
+  );
   return [
     calls,
     ...runs.map((run) => {
-      const known = new Map(curveOf(run));
+      const known = new Map(run.curve as [number, number][]);
       return calls.map((x) => known.get(x) ?? null);
     }),
   ] as uPlot.AlignedData;

@@ -67,6 +67,7 @@ export function TextView({ view, params, api }: ViewProps) {
         <Origins view={view} candidate={candidate} />
       ) : (
         <section class="panel">
+          <h2>Texts</h2>
           <Texts api={api} candidate={candidate} other={mode === "compared" ? other : undefined} />
         </section>
       )}

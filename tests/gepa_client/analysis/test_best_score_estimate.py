@@ -4,7 +4,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from gepa_client.analysis.statistics import best_score_estimate as shrinkage
+from gepa_client.analysis import best_score_estimate as shrinkage
 
 
 def drawn(draw, *, candidates, rows, spread):

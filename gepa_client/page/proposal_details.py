@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from gepa_client.analysis.proposals import ROWS_SHOWN, Excerpt, ProposalHistory, Recorded, excerpt
+from gepa_client.analysis.proposals import ROWS_SHOWN, ComparedRow, Excerpt, ProposalHistory, Recorded, excerpt
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.completion_entries import CompletionEntry
 from gepa_client.journal.entries import COMPLETION, SEARCH, Attempt, StoredRun
@@ -14,8 +14,54 @@ from gepa_client.journal.history import entries_at
 from gepa_client.journal.requests import digest_of, request_key
 from gepa_client.journal.run_events import ProposalMade, TextAnswer
 from gepa_client.journal.store import Store
-from gepa_client.page.page_answers import AnswerUsage, PromptShown, ProposalShown, TextsCompared
-from gepa_client.page.page_fact import TEXT_SENT, NotThere, part_of, sent_text
+from gepa_client.page.candidate_details import NotThere, part_of
+from gepa_client.page.page_events import TEXT_SENT, Part, sent_text
+
+
+class AnswerUsage(Part):
+    """What an answer took. `again`: why the answer before it could not be used; None for the first one."""
+
+    again: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    seconds: float | None
+
+
+class PromptShown(Part):
+    """A prompt for new texts and its answer. `model`: None if the program proposed.
+
+    `prompt`: the whole prompt, None if it cannot be made again from the journal. `hints`: those of users in it.
+    `records`: what it was made from, a part of them if they are many or long. `usage`: of all answers to it; one that
+    has the texts of several components is at the first of them.
+    """
+
+    component: str | None
+    model: str | None
+    prompt: Excerpt | None
+    hints: list[str]
+    records: Excerpt | None
+    answer: Excerpt | None
+    usage: list[AnswerUsage]
+
+
+class TextsCompared(Part):
+    """A component before and after."""
+
+    before: Excerpt
+    after: Excerpt
+
+
+class ProposalShown(Part):
+    """What a proposal was made from, and what it changed, by component.
+
+    `rows`: of its minibatch of `size` rows, the first ones unless all were asked for, as the `records` of its prompts.
+    """
+
+    size: int
+    rows: tuple[ComparedRow, ...]
+    prompts: list[PromptShown]
+    texts: dict[str, TextsCompared]
 
 
 def proposal(store: Store, run_id: str, at: int, *, all_rows: bool = False) -> ProposalShown:
@@ -30,21 +76,17 @@ def proposals(
     store: Store, run_id: str, numbers: Sequence[int], shown: int | None = ROWS_SHOWN
 ) -> dict[int, ProposalShown]:
     """Return several proposals of a run by where they begin. `shown`: how many rows of each; None for all."""
-    run, candidates = store.run(run_id), store.candidates(run_id)
-    history = ProposalHistory(store, run, candidates)
+    run = store.run(run_id)
+    history = ProposalHistory(store, run, store.candidates(run_id))
     wanted = [history.recorded[number] for number in numbers if number in history.recorded]
-    parents = [candidates[one.begun.parent].texts for one in wanted]
-    return {
-        one.number: _proposal(store, run, parent, one, history, shown)
-        for one, parent in zip(wanted, parents, strict=True)
-    }
+    return {one.number: _proposal(store, run, one, history, shown) for one in wanted}
 
 
 def _proposal(
-    store: Store, run: StoredRun, parent: dict[str, str], one: Recorded, history: ProposalHistory, shown: int | None
+    store: Store, run: StoredRun, one: Recorded, history: ProposalHistory, shown: int | None
 ) -> ProposalShown:
-    made = one.made
-    before, after = component_texts(parent), component_texts(history.child(one.number))
+    made, parent = one.made, history.parent(one)
+    before, after = component_texts(parent), component_texts({**parent, **one.texts})
     compared = {
         name: TextsCompared(before=sent_text(before.get(name, "")), after=sent_text(text_))
         for name, text_ in after.items()

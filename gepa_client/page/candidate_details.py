@@ -1,18 +1,76 @@
-"""Read the result of a candidate on a row with all that is recorded of it: input, output, steps, log."""
+"""Read what is recorded of a candidate: its texts in parts, and its result on a row with input, output, steps, log."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from gepa_client.analysis.proposals import Excerpt, as_text, row_result
+from gepa_client.analysis.proposals import Excerpt, RowResult, as_text, row_result
+from gepa_client.evolution.names import component_texts
 from gepa_client.journal.entries import EVALUATE, SEARCH, CandidateRecord
 from gepa_client.journal.history import RecordedRow, entries, results, validation_rows
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
-from gepa_client.page.page_answers import Cell, StepShown
-from gepa_client.page.page_fact import NotThere, candidate_of, part_of, shown
+from gepa_client.page.page_events import Part, shown
+
+_PART_SENT = 200_000
+"""Characters of a part of a text that one answer holds."""
 
 STEPS_SENT = 500
 """Steps of one example, those within steps included."""
+
+
+class NotThere(Exception):
+    """What was asked for does not exist; the message names it."""
+
+
+def text_part(store: Store, run_id: str, candidate: int, component: str, start: int) -> Excerpt:
+    """Return a component of a candidate from the character `start` on."""
+    texts = component_texts(candidate_of(store, run_id, candidate).texts)
+    if component not in texts:
+        raise NotThere(f"candidate {candidate} has no component {component!r}; it has {', '.join(texts)}")
+    return part_of(texts[component], start)
+
+
+def part_of(whole: str, start: int = 0) -> Excerpt:
+    """Return a text from a character on."""
+    part = whole[start : start + _PART_SENT]
+    return Excerpt(text=part, omitted=max(0, len(whole) - start - len(part)))
+
+
+def candidate_of(store: Store, run_id: str, index: int) -> CandidateRecord:
+    """Return a candidate of the pool. Raises `NotThere`."""
+    found = [kept for kept in store.candidates(run_id, index) if kept.index == index] if index >= 0 else []
+    if not found:
+        raise NotThere(f"the run has no candidate {index}")
+    return found[0]
+
+
+class StepShown(Part):
+    """A step of an example's run."""
+
+    name: str
+    component: str | None
+    input: Excerpt | None
+    output: Excerpt | None
+    error: Excerpt | None
+    seconds: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+    steps: list["StepShown"]
+
+
+class Cell(Part):
+    """A candidate on a validation row. `no_steps`: why there are none. `seconds`, tokens, cost: of the attempt."""
+
+    row: str
+    input: Excerpt | None
+    result: RowResult | None
+    number: int | None
+    seconds: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    steps: list[StepShown]
+    no_steps: str | None
 
 
 class CellReader:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gepa_client.page.initial_rows import LABEL, label_of
+from gepa_client.page.search_reader import LABEL, label_of
 
 
 @pytest.mark.parametrize(

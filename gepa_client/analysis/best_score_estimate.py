@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 
-from gepa_client.analysis.statistics import student_t
+from gepa_client.analysis.paired_comparison import t_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,5 +59,5 @@ def shrink(scores: Sequence[Sequence[float]], best: int) -> Shrunk:
     else:
         kept, of_best = 1.0, 0.0
     estimate = overall + kept * (raw - overall)
-    half = student_t.quantile(0.975, rows - 1) * math.sqrt(of_common + of_best)
+    half = t_quantile(0.975, rows - 1) * math.sqrt(of_common + of_best)
     return Shrunk(raw=raw, estimate=estimate, low=estimate - half, high=estimate + half, compared=compared)

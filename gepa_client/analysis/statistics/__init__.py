@@ -1,1 +1,0 @@
-"""Statistics of scores: pure functions over numbers, with their sources; the standard library only."""
