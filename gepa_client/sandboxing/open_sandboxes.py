@@ -14,7 +14,8 @@ from gepa_client.sandboxing.session_interface import Log
 from gepa_client.sandboxing.session_messages import Setup
 from gepa_client.settings.run_settings import MUTATION_LIMIT_S
 from sandbox_runtime import SandboxError
-from sandbox_runtime.pool import EndpointsFile, PoolEvent, SandboxPool, endpoints_folder
+from sandbox_runtime.endpoints_file import EndpointsFile, endpoints_folder
+from sandbox_runtime.pool import PoolEvent, SandboxPool
 
 IDLE_S = 60.0
 """Seconds of work for fewer sandboxes after which one ends."""

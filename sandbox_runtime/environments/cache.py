@@ -10,8 +10,7 @@ from evolverpc_common.build_cache import FILES, VENV, BuildCache, BuiltEnvironme
 from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.sandbox import EnvironmentMissing
 from sandbox_runtime.api.spec import Recipe
-from sandbox_runtime.environments.build_folder import BuildFolder, RunBuildCommand
-from sandbox_runtime.environments.disk_limit import BUILD_MB
+from sandbox_runtime.environments.build_folder import BUILD_MB, BuildFolder, RunBuildCommand
 from sandbox_runtime.environments.node import install_node, wants_node
 from sandbox_runtime.environments.python import install_python, wants_python
 

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from aiohttp import BasicAuth
 
 from evolverpc_common.network_addresses import Address, parse_address, refusal_reason
-from sandbox_runtime.api.egress import Allow, Closed
+from sandbox_runtime.api.spec import Allow, Closed
 from sandbox_runtime.gateway.events import HostConnection, shown
 from sandbox_runtime.gateway.gateway_session import SandboxGatewaySession
 from sandbox_runtime.gateway.http_frontend import UNIDENTIFIED_TIMEOUT_S, Find

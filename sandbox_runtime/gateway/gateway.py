@@ -12,7 +12,7 @@ from aiohttp import web
 
 from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.network_addresses import Network
-from sandbox_runtime.api.egress import Egress
+from sandbox_runtime.api.spec import Egress
 from sandbox_runtime.gateway.connect_proxy import ConnectProxy, Resolve, system_resolver
 from sandbox_runtime.gateway.events import GatewayRefusal, HostConnection, ProviderCall, RefusalLog
 from sandbox_runtime.gateway.gateway_session import CONNECTIONS, TUNNELS, Listener, SandboxGatewaySession

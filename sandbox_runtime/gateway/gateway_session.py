@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from evolverpc_common.network_addresses import parse_networks
-from sandbox_runtime.api.egress import Allow, Egress, Open
+from sandbox_runtime.api.spec import Allow, Egress, Open
 from sandbox_runtime.gateway.events import RefusalLog
 from sandbox_runtime.gateway.providers import Provider, SecretHeader
 

@@ -35,7 +35,7 @@ from sandbox_runtime import (
     ServerEndpoint,
 )
 from sandbox_runtime.backends.records import SandboxRecords
-from sandbox_runtime.runtime.health import reached_by
+from sandbox_runtime.runtime import reached_by
 from tests.sandbox_runtime.stub_server import SOURCE
 from tests.support.docker_daemon import containers, no_daemon
 
@@ -126,7 +126,8 @@ async def parse_request(endpoint: ServerEndpoint, token: str | None = None, **as
 @contextlib.asynccontextmanager
 async def local_backend(kind: str, **further: Any) -> AsyncIterator[BackendUnderTest]:
     """One that runs sandboxes on this machine, with records of the test's own."""
-    module, name = f"sandbox_runtime.backends.{kind}.backend", f"{kind.capitalize()}Backend"
+    module = f"sandbox_runtime.backends.{kind}" + (".backend" if kind != "process" else "")
+    name = f"{kind.capitalize()}Backend"
     with short_folder() as base:
         state, sockets = base / "state", base / "sockets"
         records = SandboxRecords(kind, state=state, sockets=sockets)

@@ -9,17 +9,16 @@ from pathlib import Path
 
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import run_shielded
-from sandbox_runtime.api.egress import GatewaySession
 from sandbox_runtime.api.sandbox import (
     EnvironmentMissing,
     RuntimeInterrupted,
     SandboxError,
     SandboxGone,
 )
-from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
+from sandbox_runtime.api.spec import Command, GatewaySession, PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.cgroups import find_control_groups
 from sandbox_runtime.backends.bubblewrap.container import BUILDER, BackendContext, Container, free
-from sandbox_runtime.backends.bubblewrap.container_layout import (
+from sandbox_runtime.backends.bubblewrap.container_command import (
     SERVER,
     VisiblePaths,
     certificate_bundle,
@@ -27,8 +26,7 @@ from sandbox_runtime.backends.bubblewrap.container_layout import (
     server_mounts,
 )
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
-from sandbox_runtime.backends.local_backend import LocalBackend
-from sandbox_runtime.backends.local_steps import check_egress, check_environment, gateway_variables
+from sandbox_runtime.backends.local_backend import LocalBackend, check_egress, check_environment, gateway_variables
 from sandbox_runtime.backends.records import SandboxRecords
 from sandbox_runtime.environments import EnvironmentCache
 

@@ -13,15 +13,13 @@ from typing import IO
 from evolverpc_common import process_reaper
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
-from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
 from sandbox_runtime.api.sandbox import SandboxError, SandboxExit, SandboxGone
-from sandbox_runtime.api.spec import Command, ResourceLimits
+from sandbox_runtime.api.spec import MODELS_PORT, TUNNEL_PORT, Command, ResourceLimits
 from sandbox_runtime.backends.docker import channels as protocol
 from sandbox_runtime.backends.docker.channels import BrokenChannels, Channel, Channels
 from sandbox_runtime.backends.docker.docker_command import failure, remove_containers
 from sandbox_runtime.backends.image_setup import PORT, SERVER_PYTHON, WORKSPACE
-from sandbox_runtime.backends.local_backend import LocalContainer
-from sandbox_runtime.backends.local_steps import BACKLOG
+from sandbox_runtime.backends.local_backend import BACKLOG, LocalContainer
 from sandbox_runtime.backends.records import SandboxRecords
 
 LABEL = "evolverpc"

@@ -8,7 +8,7 @@ import socket
 import aiohttp
 import pytest
 
-from sandbox_runtime.api.egress import Closed, Open
+from sandbox_runtime.api.spec import Closed, Open
 from sandbox_runtime.gateway import GatewayPolicy, GatewayPorts, GatewayRefusal
 from sandbox_runtime.gateway.events import RefusalLog
 from sandbox_runtime.gateway.providers import configured

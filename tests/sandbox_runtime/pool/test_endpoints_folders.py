@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from sandbox_runtime.backends.records import SandboxRecords
-from sandbox_runtime.pool import EndpointsFile, endpoints_folder, sweep_endpoints_folders
+from sandbox_runtime.endpoints_file import EndpointsFile, endpoints_folder, sweep_endpoints_folders
 
 DIES = """
 import os, sys

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sandbox_runtime import EnvironmentMissing, Open, SandboxGone, SandboxNotReady
-from sandbox_runtime.backends.process.backend import ProcessBackend
+from sandbox_runtime.backends.process import ProcessBackend
 from sandbox_runtime.runtime import Runtime
 from sandbox_runtime.source import ClientSandbox, ClientSettings, Source
 from tests.sandbox_runtime.backend import parse_request

@@ -1,4 +1,4 @@
-"""Sandboxes that are plain processes."""
+"""Sandboxes that are plain processes of this machine, for development: they isolate nothing."""
 
 import contextlib
 import logging
@@ -10,11 +10,15 @@ from pathlib import Path
 
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import run_shielded
-from sandbox_runtime.api.egress import Open
 from sandbox_runtime.api.sandbox import EgressNotEnforced, RuntimeUnavailable, SandboxExit
-from sandbox_runtime.api.spec import STANDARD_PATH, Command, PreparedEnvironment, Recipe, SandboxSpec
-from sandbox_runtime.backends.local_backend import LocalBackend, LocalContainer
-from sandbox_runtime.backends.local_steps import check_environment, input_of, server_socket
+from sandbox_runtime.api.spec import STANDARD_PATH, Command, Open, PreparedEnvironment, Recipe, SandboxSpec
+from sandbox_runtime.backends.local_backend import (
+    LocalBackend,
+    LocalContainer,
+    check_environment,
+    input_of,
+    server_socket,
+)
 from sandbox_runtime.backends.plain_commands import end_marked, run_build, run_command
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
 from sandbox_runtime.environments import EnvironmentCache

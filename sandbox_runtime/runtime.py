@@ -1,16 +1,21 @@
-"""One sandbox of any backend: what a backend does for it, its setup, the start of its server, its use and its end."""
+"""Start, use, find and end sandboxes of any backend: everything that does not depend on which one makes them."""
 
 import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import aiohttp
 
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import (
     EXEC_BYTES,
+    LOG_BYTES,
     CommandResult,
     EgressNotEnforced,
     EnvironmentMissing,
@@ -19,17 +24,76 @@ from sandbox_runtime.api.sandbox import (
     SandboxError,
     SandboxExit,
     SandboxGone,
+    SandboxInfo,
     SandboxNotReady,
     ServerEndpoint,
 )
-from sandbox_runtime.api.spec import Command, SandboxSpec
-from sandbox_runtime.runtime.health import finished_before, wait_until_healthy
+from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, SandboxSpec
+
+ATTEMPT_S = 15.0
+"""Seconds that one request may wait for its answer, mostly in the backlog of a server that is still starting."""
+
+FIRST_PAUSE_S = 0.02
+LONGEST_PAUSE_S = 0.5
+_T = TypeVar("_T")
+
+
+async def wait_until_healthy(endpoint: ServerEndpoint, within_s: float) -> None:
+    """Return once the server answers `GET /health` with 200.
+
+    A request to a listening socket waits until its server accepts it; one that fails is repeated.
+
+    Raises:
+        TimeoutError: it did not within `within_s` seconds; the message has the last failure.
+    """
+    fault = "no answer"
+    try:
+        async with asyncio.timeout(within_s):
+            connector, url = reached_by(endpoint.url)
+            headers = {"Authorization": f"Bearer {endpoint.proxy_token}"} if endpoint.proxy_token else {}
+            limit = aiohttp.ClientTimeout(total=ATTEMPT_S)
+            async with aiohttp.ClientSession(connector=connector, headers=headers, timeout=limit) as session:
+                pause = FIRST_PAUSE_S
+                while True:
+                    try:
+                        async with session.get(f"{url}/health", allow_redirects=False) as answer:
+                            if answer.status == 200:
+                                return
+                            fault = f"/health answered {answer.status}"
+                    except aiohttp.ClientError as error:
+                        fault = f"{type(error).__name__}: {error}"
+                    except TimeoutError:
+                        fault = f"no answer to /health in {ATTEMPT_S:g} s"
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE_S)
+    except TimeoutError:
+        raise TimeoutError(f"not ready within {within_s:g} s: {fault}") from None
+
+
+async def finished_before(ended: "asyncio.Future[Any]", work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T] | None:
+    """Run the work until it or `ended` is done; return its finished task, or None if `ended` came first."""
+    running = asyncio.create_task(work)
+    running.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, even if no caller gets it
+    try:
+        await asyncio.wait({running, ended}, return_when=asyncio.FIRST_COMPLETED)
+        return running if running.done() else None
+    finally:
+        running.cancel()
+        await await_shielded(asyncio.wait([running]))
+
+
+def reached_by(url: str) -> tuple[aiohttp.BaseConnector, str]:
+    """Return a connector for an endpoint's `url`, and the URL to request, without a path."""
+    parts = urlsplit(url)
+    if parts.scheme == "http+unix":
+        return aiohttp.UnixConnector(unquote(parts.netloc)), "http://localhost"
+    return aiohttp.TCPConnector(), f"{parts.scheme}://{parts.netloc}"
+
 
 OWN_MEANING = (EgressNotEnforced, EnvironmentMissing, RuntimeThrottled, RuntimeUnavailable, SandboxNotReady)
 """Errors that `Runtime.start` raises as they are; any other means that the sandbox did not become ready."""
 
 _LOG_TAIL_BYTES = 4096
-_T = TypeVar("_T")
 logger = logging.getLogger(__name__)
 
 
@@ -247,3 +311,141 @@ def _failure_of(command: Command, status: int | None) -> str:
 def _describe(ended: SandboxExit) -> str:
     status = "" if ended.status is None else f" with status {ended.status}"
     return f"{ended.kind}{status}" + (f", {ended.detail}" if ended.detail else "")
+
+
+_AT_ONCE = 20
+"""How many sandboxes are ended at the same time."""
+
+
+class Runtime(ABC):
+    """Starts sandboxes of one kind. Use it in an `async with` block, which ends those that were not closed.
+
+    A backend implements `open`, `prepare`, `begin`, `stop` and `found`.
+    """
+
+    name: ClassVar[str]
+    """`process`, `bubblewrap`, `docker` or `modal`."""
+
+    def __init__(self) -> None:
+        self._sandboxes: dict[str, Sandbox] = {}
+        self._entered = False
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Examine whether it can be used, before `prepare` and `begin`. Raises `RuntimeUnavailable`."""
+
+    @abstractmethod
+    async def prepare(
+        self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
+    ) -> PreparedEnvironment:
+        """Make the recipe's environment ready, at most once; `rebuild` makes it again in any case.
+
+        `on_progress` is called with the progress of long steps. Raises `SandboxError`.
+        """
+
+    @abstractmethod
+    async def begin(self, spec: SandboxSpec, log: OutputTail) -> StartedSandbox:
+        """Start a sandbox in which nothing runs yet. Nothing of it is left on any failure or cancellation.
+
+        `log`: gets what its server prints, and what is printed while it is made.
+
+        Raises:
+            EgressNotEnforced, EnvironmentMissing, RuntimeThrottled, RuntimeUnavailable: see each.
+            SandboxError, OSError: it cannot be made.
+            ValueError: a label is not as `SandboxSpec.labels` requires.
+        """
+
+    @abstractmethod
+    async def stop(self, id_: str) -> None:
+        """End everything of a sandbox and free it, also one of another process, or one that has ended.
+
+        A cancellation waits until it is done.
+
+        Raises:
+            SandboxError, OSError: something of it is left; call it again to retry.
+        """
+
+    @abstractmethod
+    async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
+        """Return every sandbox of this kind that has these labels, of any process."""
+
+    async def __aenter__(self) -> Self:
+        """Open it. Raises `RuntimeUnavailable`."""
+        await self.open()
+        self._entered = True
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End every sandbox that was started and not closed.
+
+        Raises:
+            SandboxError: after all were tried: some could not be freed; how many, and the first error.
+        """
+        self._entered = False
+        count = len(self._sandboxes)
+        if faults := await await_shielded(self._end(list(self._sandboxes))):
+            raise SandboxError(f"{len(faults)} of {count} sandboxes could not be freed: {faults[0]}")
+
+    async def start(self, spec: SandboxSpec) -> Sandbox:
+        """Start a sandbox and wait until it is ready. Nothing of it is left on any failure or cancellation.
+
+        Raises:
+            EgressNotEnforced, EnvironmentMissing, SandboxNotReady, RuntimeThrottled, RuntimeUnavailable: see each.
+            ValueError: a label is not as `SandboxSpec.labels` requires.
+        """
+        self._check_entered()
+        log = OutputTail(LOG_BYTES)
+        try:
+            async with asyncio.timeout(spec.ready_s):
+                started = await self.begin(spec, log)
+        except OWN_MEANING:
+            raise
+        except (SandboxError, OSError) as error:
+            await asyncio.sleep(0)  # the last output may not be read yet
+            why = str(error) or f"it took longer than {spec.ready_s:g} s"
+            raise not_ready(f"no sandbox can be made: {why}", "create", log) from error
+        sandbox = Sandbox(self.stop, started, spec, log, self._forget)
+        self._sandboxes[sandbox.id] = sandbox
+        try:
+            self._check_entered()  # the block may have been left meanwhile
+            await sandbox.bring_up()
+        except BaseException:
+            await end_after_failure(sandbox.close())
+            raise
+        return sandbox
+
+    async def sweep(self, labels: Mapping[str, str] | None = None, *, orphans_only: bool = True) -> list[str]:
+        """End those among `found` whose owner has ended, or all of them; return their ids.
+
+        Raises:
+            SandboxError: after all were tried: some could not be ended; which, and why.
+        """
+        ids = [each.id for each in await self.found(labels) if not orphans_only or self._is_orphan(each)]
+        if faults := await self._end(ids):
+            raise SandboxError(f"swept {len(ids) - len(faults)} sandboxes, but not all: {'; '.join(faults)}")
+        return ids
+
+    async def _end(self, ids: Sequence[str]) -> list[str]:
+        """End sandboxes in parallel, each completely; return which could not be ended, and why."""
+        places_left = asyncio.Semaphore(_AT_ONCE)
+
+        async def end(id_: str) -> str | None:
+            own = self._sandboxes.get(id_)
+            async with places_left:
+                try:
+                    await (self.stop(id_) if own is None else own.close())
+                except (SandboxError, OSError) as error:
+                    return f"{id_}: {error}"
+            return None
+
+        return list(filter(None, await asyncio.gather(*(end(id_) for id_ in ids))))
+
+    def _is_orphan(self, found: SandboxInfo) -> bool:
+        return found.orphan and found.id not in self._sandboxes
+
+    def _forget(self, sandbox: Sandbox) -> None:
+        self._sandboxes.pop(sandbox.id, None)
+
+    def _check_entered(self) -> None:
+        if not self._entered:
+            raise RuntimeUnavailable(f"the {self.name} backend starts sandboxes within its `async with` block only")
