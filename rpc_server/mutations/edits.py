@@ -19,8 +19,8 @@ from protocol.mutation import ChangeRequest, Merge, Mutation, Patch, Texts
 from rpc_server.jail.jail import TMP
 from rpc_server.mutations.agent_prompt import MAX_PAST, change_prompt, conflict_prompt
 from rpc_server.mutations.agents import Agent, AgentFailed, AgentTask
+from rpc_server.mutations.file_rules import rejected
 from rpc_server.mutations.publishing import OF_CHANGE_REQUESTS
-from rpc_server.mutations.rules import rejected
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import WRITE_TEXTS
 from rpc_server.worker.model_usage import sum_usage

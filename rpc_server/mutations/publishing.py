@@ -11,7 +11,7 @@ from evolverpc_common.shielded import run_shielded
 from protocol.code import branch_of
 from protocol.errors import ProgramFailed
 from protocol.mutation import ApplyMutationParams, ChangeRequest, MutationName, Patch, Texts
-from rpc_server.mutations.rules import rejected
+from rpc_server.mutations.file_rules import rejected
 from rpc_server.worktrees.repository import UserRepository
 
 OF_CHANGE_REQUESTS = "^Mutation: change_request$"

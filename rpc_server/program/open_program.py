@@ -16,8 +16,8 @@ from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
 from rpc_server.program.launcher import CommandLauncher, Launcher, PythonLauncher, find_interpreter, program_environment
 from rpc_server.program.process_pool import Pool
-from rpc_server.program.process_start import start_process
 from rpc_server.program.program import Program
+from rpc_server.program.scheduler import start_process
 from rpc_server.rpc import wire
 from rpc_server.settings.settings import Settings, concerns
 

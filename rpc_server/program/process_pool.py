@@ -11,11 +11,10 @@ from typing import Any
 from protocol import Candidate, CandidateItem, Example, ProgramInfo
 from rpc_server.program.child_process import Exit
 from rpc_server.program.launcher import Launcher
-from rpc_server.program.process_answers import Attempt, result_of_method, results_of_examples
-from rpc_server.program.process_output import OpenRequest
-from rpc_server.program.process_start import Worker
+from rpc_server.program.process import OpenRequest
 from rpc_server.program.program import PROGRAM_CAPABILITIES, ResultDict, combined_limits
-from rpc_server.program.scheduler import Scheduler, Turns
+from rpc_server.program.results import Attempt, result_of_method, results_of_examples
+from rpc_server.program.scheduler import Scheduler, Turns, Worker
 from rpc_server.settings.settings import Settings
 
 GRACE_S = 0.75

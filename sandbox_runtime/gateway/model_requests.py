@@ -14,8 +14,7 @@ from sandbox_runtime.gateway.events import ProviderCall, shown
 from sandbox_runtime.gateway.gateway_session import BODIES, SandboxGatewaySession
 from sandbox_runtime.gateway.http_frontend import failure
 from sandbox_runtime.gateway.providers import PATHS, Provider
-from sandbox_runtime.gateway.request_parsing import ModelRequest, UnusableRequest, parse_request
-from sandbox_runtime.gateway.request_policy import GatewayPolicy
+from sandbox_runtime.gateway.request_policy import GatewayPolicy, ModelRequest, UnusableRequest, parse_request
 from sandbox_runtime.gateway.spend_cap import SpendCap
 from sandbox_runtime.gateway.upstream import UpstreamCall, continue_body
 

@@ -21,7 +21,7 @@ from sandbox_runtime.gateway.events import HostConnection, ProviderCall
 from sandbox_runtime.gateway.gateway_session import SandboxGatewaySession
 from sandbox_runtime.gateway.http_frontend import failure
 from sandbox_runtime.gateway.providers import HOP_HEADERS, Provider, SecretHeader
-from sandbox_runtime.gateway.request_parsing import ModelRequest
+from sandbox_runtime.gateway.request_policy import ModelRequest
 from sandbox_runtime.gateway.token_usage import JsonUsageReader, StreamUsageReader
 
 CONNECT_S = 30.0

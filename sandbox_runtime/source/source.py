@@ -14,7 +14,7 @@ from evolverpc_common.files import lock_if_free, locked, remove_tree
 from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.api.spec import Command, Recipe, ResourceLimits
-from sandbox_runtime.source.origin import (
+from sandbox_runtime.source.commits import (
     LocalRepository,
     RemoteRepository,
     SourceCommit,

@@ -16,7 +16,7 @@ from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import MutationRejected
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.repository import LINK, SUBMODULE
-from rpc_server.worktrees.staging import NOTHING, ChangedFile
+from rpc_server.worktrees.staged_change import NOTHING, ChangedFile
 
 Stage = Literal["agent", "edit", "empty", "paths", "size", "environment", "build", "check", "start", "push"]
 
