@@ -266,7 +266,7 @@ class SandboxPool:
                 return
             short_lives = short_lives + 1 if time.monotonic() - began < SHORT_LIFE_S else 0
             pause_s = min(LONGEST_PAUSE_S, self._first_pause_s * 2.0 ** (short_lives - 2)) if short_lives > 1 else 0.0
-            self._emit("died", _how(ended), seconds=pause_s, of=member)
+            self._emit("died", str(ended), seconds=pause_s, of=member)
             await asyncio.sleep(pause_s)
 
     async def _begin(self, slot: _PoolSlot) -> RunningSandbox:
@@ -369,16 +369,6 @@ class SandboxPool:
 
 def _bare(url: str) -> str:
     return url.rstrip("/").removesuffix("/rpc")
-
-
-def _how(ended: SandboxExit) -> str:
-    words = {
-        "exited": f"its server ended with status {ended.status}",
-        "timed_out": "its lifetime was over",
-        "terminated": "it was ended from outside",
-        "lost": "it is lost",
-    }[ended.kind]
-    return f"{words}: {ended.detail}" if ended.detail else words
 
 
 class _StartLimits:

@@ -185,7 +185,7 @@ class Sandbox:
                 stage = "main"
                 if self._over.done():
                     raise self._gone()
-                how = _describe(self._serving.result())
+                how = self._serving.result()
                 raise self._not_ready(f"{self._spec.main.argv[0]} ended before it was ready: {how}", stage)
             answers.result()
         except OWN_MEANING:
@@ -278,7 +278,7 @@ class Sandbox:
         return done.result()
 
     def _gone(self) -> SandboxGone:
-        how = f": {_describe(self._ended.result())}" if self._ended.done() else ""
+        how = f": {self._ended.result()}" if self._ended.done() else ""
         return SandboxGone(f"sandbox {self.id} has ended{how}")
 
     def _left(self, of_s: float) -> float:
@@ -306,11 +306,6 @@ def _failure_of(command: Command, status: int | None) -> str:
     """Describe a failed setup command. `status`: None if it timed out."""
     how = f"took longer than {command.timeout_s:g} s" if status is None else f"exited with status {status}"
     return f"{command.argv[0]} {how}"
-
-
-def _describe(ended: SandboxExit) -> str:
-    status = "" if ended.status is None else f" with status {ended.status}"
-    return f"{ended.kind}{status}" + (f", {ended.detail}" if ended.detail else "")
 
 
 _AT_ONCE = 20

@@ -11,7 +11,7 @@ from evolverpc_common.display_text import counted, plain
 from evolverpc_common.output_tail import OutputTail
 from protocol.errors import LimitExceeded
 from rpc_server.program.child_process import ChildProcess, Exit, Pipes
-from rpc_server.program.stdio import LOG_TAIL_BYTES, LineSplitter, fault_of, read_line, request_line
+from rpc_server.program.stdio import LOG_TAIL_BYTES, LineSplitter, read_line, request_line
 from rpc_server.settings.process_limits import answer_bytes
 
 MAX_LOG_BYTES = 16 * 1024
@@ -238,7 +238,7 @@ class ProgramProcess(ChildProcess):
         if len(line) == self._lines.limit:
             self._end_at_long_line()  # it may be a response, whose request would wait forever
             return
-        message = read_line(line)
+        message, fault = read_line(line)
         if message is not None and self._is_answer(message):
             self._answer(message)
         else:
@@ -246,8 +246,7 @@ class ProgramProcess(ChildProcess):
             self._output.write(line + b"\n")
             is_log = message is None and self._number > 1 and not line.lstrip().startswith((b"{", b"["))
             if self._requests and line.strip() and not is_log:
-                fault = fault_of(line) or "write its `id` and a `result`"
-                self._stray = f"{_shown(line)}, which answers no request: {fault}"
+                self._stray = f"{_shown(line)}, which answers no request: {fault or 'write its `id` and a `result`'}"
 
     def _is_answer(self, message: dict[str, Any]) -> bool:
         number = message.get("id")

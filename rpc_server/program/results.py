@@ -108,10 +108,9 @@ class Attempt:
     """A request that was sent to a process, and how it ended.
 
     `limit_s`: seconds from the moment it is sent. `call_id`: by which it is cancelled. `log`: what it wrote.
-    `is_overdue`: it is past its limit. `timer`: until then, or until its process is ended. `message`: the response;
-    without one `exit` is the end of the process, and `failure` the status, the type and the message of what happened.
-    `is_late`: it or an example of it was, by the clock or by its own statement. `discarded`: responses to earlier
-    attempts.
+    `is_overdue`: it is past its limit. `message`: the response; without one `exit` is the end of the process, and
+    `failure` the status, the type and the message of what happened. `is_late`: it or an example of it was, by the clock
+    or by its own statement. `discarded`: responses to earlier attempts.
     """
 
     def __init__(self, limit_s: float | None, call_id: str, discarded: list[dict[str, Any]]) -> None:
@@ -120,7 +119,6 @@ class Attempt:
         self.discarded = discarded
         self.is_overdue = False
         self.is_late = False
-        self.timer: asyncio.TimerHandle | None = None
         self.message: dict[str, Any] = {}
         self.exit: Exit | None = None
         self.failure: tuple[str, str, str] | None = None

@@ -229,7 +229,7 @@ class LocalContainer(ABC):
         try:
             ended = await self.run_server(replace(main, env={**main.env, **own}, stdin=b""))
         except SandboxGone:
-            ended = SandboxExit("terminated", detail="ended from outside")
+            ended = SandboxExit("terminated")
         return SandboxExit("terminated", detail="swept") if self.records.is_swept(self.record) else ended
 
     async def endpoint(self, token: str) -> ServerEndpoint:

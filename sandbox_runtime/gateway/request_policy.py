@@ -1,4 +1,4 @@
-"""Parse a model request once, and decide whether it is forwarded; the gateway forwards what it parsed, serialized again.
+"""Parse a model request once, decide whether it is forwarded, and serialize again what was parsed.
 
 Limits of the run, fields, and what a provider would do besides answering decide. A field that the gateway does not know
 may make a provider, or a proxy in front of it, call another model, another address or another account, so it is refused

@@ -1,4 +1,4 @@
-"""The commit that a source names: its address, finding or fetching it, reading its files, and packing it for a sandbox."""
+"""The commit that a source names: find or fetch it by its address, read its files, and pack it for a sandbox."""
 
 import asyncio
 import hashlib
