@@ -21,7 +21,7 @@ from sandbox_runtime.backends.local_backend import (
 )
 from sandbox_runtime.backends.plain_commands import end_marked, run_build, run_command
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
-from sandbox_runtime.environments import EnvironmentCache
+from sandbox_runtime.environments.cache import EnvironmentCache
 
 NO_ISOLATION_WARNING = (
     "The process backend isolates nothing: programs run as you do, read your files, reach your network, and may end "

@@ -15,8 +15,7 @@ from aiohttp import BasicAuth
 from evolverpc_common.network_addresses import Address, parse_address, refusal_reason
 from sandbox_runtime.api.spec import Allow, Closed
 from sandbox_runtime.gateway.events import HostConnection, shown
-from sandbox_runtime.gateway.gateway_session import SandboxGatewaySession
-from sandbox_runtime.gateway.http_frontend import UNIDENTIFIED_TIMEOUT_S, Find
+from sandbox_runtime.gateway.gateway_session import UNIDENTIFIED_TIMEOUT_S, Find, SandboxGatewaySession
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns all addresses of a host for a port, in the order to be tried. Raises OSError if there is none."""

@@ -11,8 +11,7 @@ from aiohttp import web
 from evolverpc_common.model_prices import ModelPrice, PriceTable
 from evolverpc_common.rate_limiter import RateExceeded, RateLimiter
 from sandbox_runtime.gateway.events import ProviderCall, shown
-from sandbox_runtime.gateway.gateway_session import BODIES, SandboxGatewaySession
-from sandbox_runtime.gateway.http_frontend import failure
+from sandbox_runtime.gateway.gateway_session import BODIES, SandboxGatewaySession, failure
 from sandbox_runtime.gateway.providers import PATHS, Provider
 from sandbox_runtime.gateway.request_policy import GatewayPolicy, ModelRequest, UnusableRequest, parse_request
 from sandbox_runtime.gateway.spend_cap import SpendCap

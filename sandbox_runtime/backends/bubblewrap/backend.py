@@ -28,7 +28,7 @@ from sandbox_runtime.backends.bubblewrap.container_command import (
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
 from sandbox_runtime.backends.local_backend import LocalBackend, check_egress, check_environment, gateway_variables
 from sandbox_runtime.backends.records import SandboxRecords
-from sandbox_runtime.environments import EnvironmentCache
+from sandbox_runtime.environments.cache import EnvironmentCache
 
 _OUTPUT_BYTES = 64 * 1024
 _LOG_TAIL = 4096

@@ -11,7 +11,7 @@ import pytest
 from sandbox_runtime import EnvironmentMissing, RuntimeInterrupted
 from sandbox_runtime.backends.bubblewrap.backend import run_build
 from sandbox_runtime.backends.bubblewrap.container import host_name, processes_named
-from sandbox_runtime.environments import RunBuildCommand
+from sandbox_runtime.environments.build_folder import RunBuildCommand
 from tests.sandbox_runtime.backend import BackendUnderTest
 from tests.sandbox_runtime.gateway_session import Echoing
 from tests.sandbox_runtime.suite.acting import shell_output

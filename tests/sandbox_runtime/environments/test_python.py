@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from evolverpc_common.build_cache import BuiltEnvironment
 from evolverpc_common.python_tools import python_install
 from sandbox_runtime import EnvironmentMissing, Recipe, RuntimeInterrupted
-from sandbox_runtime.environments import BuiltEnvironment, EnvironmentCache
+from sandbox_runtime.environments.cache import EnvironmentCache
 from tests.sandbox_runtime.environments.wheels import HostRun, exists, local_package, make_wheel, places, unpack_command
 
 

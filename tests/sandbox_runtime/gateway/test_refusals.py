@@ -277,7 +277,7 @@ async def test_calls_per_minute_are_over_all_sandboxes(
 async def test_a_connection_without_a_token_is_closed_soon_and_one_with_a_token_stays(
     opened: Opens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sandbox_runtime.gateway.http_frontend.UNIDENTIFIED_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("sandbox_runtime.gateway.gateway_session.UNIDENTIFIED_TIMEOUT_S", 1.0)
     async with opened() as gateway:
         one = await sandbox(gateway)
         port = int(one.models.rpartition(":")[2])

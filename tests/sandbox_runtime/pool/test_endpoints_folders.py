@@ -11,7 +11,7 @@ DIES = """
 import os, sys
 from pathlib import Path
 from sandbox_runtime.backends.records import SandboxRecords
-from sandbox_runtime.pool import endpoints_folder
+from sandbox_runtime.endpoints_file import endpoints_folder
 with endpoints_folder(SandboxRecords("sessions", state=Path(sys.argv[1]), sockets=Path(sys.argv[2]))):
     os._exit(9)
 """
