@@ -65,7 +65,6 @@ class _CommittedChange:
     bundle: bytes
     summary: str
     files: list[str]
-    diff: str
 
 
 class CodeMutations:
@@ -128,7 +127,7 @@ class CodeMutations:
             if not await run_shielded(self._repository.has, parents[1]):
                 raise UnknownCandidate(f"there is no commit {parents[1]} here", commit=parents[1])
         async with self._instances.acquire(parents[0]) as instance:
-            parent = ParentInfo(parents[0], instance.seed, instance.worktree.environment)
+            parent = ParentInfo(instance.seed, instance.worktree.environment)
         staged = StagedChange(self._repository, self._instances.state.new_folder("drafts"), *parents)
         details = MutationDetails()
         editor = MutationEditor(self._instances, self._agent, staged, parent, details, on_progress)
@@ -162,12 +161,11 @@ class CodeMutations:
         summary = await editor.edit(named.request.mutation)
         changes = await run_shielded(staged.changes)
         self._rules.check(changes)
-        diff, size = await run_shielded(staged.diff, changes, self._rules.max_diff_bytes)
-        details.diff = diff
+        details.diff, size = await run_shielded(staged.diff, changes, self._rules.max_diff_bytes)
         self._rules.check_size(size)
         files = [file.path for file in changes]
         commit = await run_shielded(staged.commit, commit_message(named.request, named.name, summary, files))
-        return _CommittedChange(commit, await run_shielded(staged.bundle, commit, named.branch), summary, files, diff)
+        return _CommittedChange(commit, await run_shielded(staged.bundle, commit, named.branch), summary, files)
 
     async def _start_checked(self, editor: MutationEditor, commit: str, undo: AsyncExitStack) -> Instance:
         """Return a new instance of the commit that has started and passes the user's check; `undo` closes it."""
@@ -218,8 +216,8 @@ def _result(
     return ApplyMutationResult(
         candidate=changed.candidate,
         commit=committed.commit,
-        parent=parent.commit,
-        diff=committed.diff,
+        parent=named_commit(named.request.candidate),
+        diff=details.diff or "",
         files=committed.files,
         summary=committed.summary,
         branch=named.branch,

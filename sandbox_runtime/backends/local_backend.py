@@ -238,11 +238,11 @@ class LocalContainer(ABC):
 
 
 class LocalBackend(Runtime):
-    """See `Runtime`. `found` and `stop` need not be opened before. `records`: replaces those of this user."""
+    """See `Runtime`. `found` and `stop` need not be opened before."""
 
-    def __init__(self, records: SandboxRecords | None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._records = records or SandboxRecords(self.name)
+        self._records = SandboxRecords(self.name)
         self._containers: dict[str, LocalContainer] = {}
 
     @abstractmethod

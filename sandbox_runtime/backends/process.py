@@ -20,7 +20,7 @@ from sandbox_runtime.backends.local_backend import (
     server_socket,
 )
 from sandbox_runtime.backends.plain_commands import end_marked, run_build, run_command
-from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
+from sandbox_runtime.backends.records import SandboxRecord
 from sandbox_runtime.environments.cache import EnvironmentCache
 
 NO_ISOLATION_WARNING = (
@@ -38,15 +38,13 @@ class ProcessBackend(LocalBackend):
     not survive an allocation that is refused), the size of each file, the lifetime, and the output that is kept. It
     does not limit the total of memory and files, the number of processes, and cpu. A program that kills the reaper
     above it leaves its processes behind.
-
-    `environments`: the folder of built environments, by default in the user's cache.
     """
 
     name = "process"
 
-    def __init__(self, *, environments: Path | None = None, records: SandboxRecords | None = None) -> None:
-        super().__init__(records)
-        self._environments = EnvironmentCache(environments)
+    def __init__(self) -> None:
+        super().__init__()
+        self._environments = EnvironmentCache()
 
     async def open(self) -> None:
         if not (hasattr(os, "pidfd_open") and os.access("/proc/self/cmdline", os.R_OK)):

@@ -32,20 +32,20 @@ _SHARE = 10
 T = TypeVar("T")
 
 
-async def within(folder: Path, most_mb: int, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`, cancelled if `folder` exceeds `most_mb` MiB or the disk is nearly full.
+async def within(folder: Path, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`, cancelled if `folder` exceeds `BUILD_MB` MiB or the disk is nearly full.
 
     Raises:
         EnvironmentMissing: it was cancelled, or `folder` is too large at its end.
     """
     working = asyncio.ensure_future(work)
-    watching = asyncio.ensure_future(_excess(folder, most_mb))
+    watching = asyncio.ensure_future(_excess(folder))
     try:
         await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
         if watching.done():
             raise EnvironmentMissing(f"the environment cannot be built: {watching.result()}")
-        if await _used(folder) > most_mb * _MIB:
-            raise EnvironmentMissing(f"the environment cannot be built: {_too_much(most_mb)}")
+        if await _used(folder) > BUILD_MB * _MIB:
+            raise EnvironmentMissing(f"the environment cannot be built: {_too_much()}")
         return working.result()
     finally:
         for task in (working, watching):
@@ -53,7 +53,7 @@ async def within(folder: Path, most_mb: int, work: Coroutine[Any, Any, T]) -> T:
         await await_shielded(asyncio.wait({working, watching}))
 
 
-async def _excess(folder: Path, most_mb: int) -> str:
+async def _excess(folder: Path) -> str:
     """Wait for a violation, and return it.
 
     The folder is measured from time to time, and at once if as much was written to the disk as it may still hold.
@@ -65,15 +65,15 @@ async def _excess(folder: Path, most_mb: int) -> str:
         if now_free < KEPT_FREE_MB * _MIB:
             return f"the disk of {folder} has less than {KEPT_FREE_MB} MiB left"
         began = time.monotonic()
-        if began >= due or free - now_free > most_mb * _MIB - used:
+        if began >= due or free - now_free > BUILD_MB * _MIB - used:
             used, free = await _used(folder), now_free
-            if used > most_mb * _MIB:
-                return _too_much(most_mb)
+            if used > BUILD_MB * _MIB:
+                return _too_much()
             due = time.monotonic() + max(_MEASURE_S, _SHARE * (time.monotonic() - began))
 
 
-def _too_much(most_mb: int) -> str:
-    return f"it writes more than {most_mb} MiB to the disk; ask for fewer or smaller packages"
+def _too_much() -> str:
+    return f"it writes more than {BUILD_MB} MiB to the disk; ask for fewer or smaller packages"
 
 
 def _free(folder: Path) -> int:
@@ -208,14 +208,12 @@ _KILLED = 128 + signal.SIGKILL
 class BuildFolder:
     """The folder in which one environment is built.
 
-    After the first command nothing in it can be trusted; this process writes to it only in `make`. `most_mb`: its
-    largest size, in MiB.
+    After the first command nothing in it can be trusted; this process writes to it only in `make`.
     """
 
     folder: Path
     runner: RunBuildCommand
     on_progress: Callable[[str], None]
-    most_mb: int = BUILD_MB
 
     @property
     def may_build(self) -> bool:
@@ -296,7 +294,7 @@ class BuildFolder:
         argv = argv if cwd is None else ("env", "-C", str(cwd), *argv)
         building = self.runner(argv, self.folder, variables, BUILD_S, [*readable, *readable_by(given)])
         try:
-            status, output = await within(self.folder, self.most_mb, building)
+            status, output = await within(self.folder, building)
         except TimeoutError:
             raise EnvironmentMissing(f"{name} took longer than {BUILD_S:g} s to build the environment") from None
         if status == _KILLED:

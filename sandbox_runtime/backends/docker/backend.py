@@ -40,7 +40,7 @@ from sandbox_runtime.backends.image_setup import (
     write_recipe,
 )
 from sandbox_runtime.backends.local_backend import LocalBackend, check_egress, gateway_variables
-from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
+from sandbox_runtime.backends.records import SandboxRecord
 from sandbox_runtime.environments.build_folder import build_variables, readable_by
 
 BASE = f"python:{SERVER_PYTHON_VERSION}-slim"
@@ -158,10 +158,8 @@ class DockerBackend(LocalBackend):
 
     name = "docker"
 
-    def __init__(
-        self, *, build_gateway_session: GatewaySession | None = None, records: SandboxRecords | None = None
-    ) -> None:
-        super().__init__(records)
+    def __init__(self, *, build_gateway_session: GatewaySession | None = None) -> None:
+        super().__init__()
         self._build_session = build_gateway_session
 
     async def open(self) -> None:

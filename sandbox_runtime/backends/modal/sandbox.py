@@ -58,57 +58,6 @@ _END = 'kill $(grep -lsxz -e"--mark=$1" /proc/[0-9]*/cmdline | cut -d/ -f3)'
 _PIECE_BYTES = 2**20
 
 
-class ModalCommands:
-    """Runs commands in one sandbox. Raises Modal's own errors."""
-
-    def __init__(self, sandbox: modal.Sandbox, spec: SandboxSpec) -> None:
-        self._sandbox = sandbox
-        self._limits = (f"--processes={spec.limits.processes}", f"--file-size={spec.limits.workspace_mb << 20}")
-
-    async def start(
-        self, command: Command, mark: str | None = None, *, env: Mapping[str, str] | None = None
-    ) -> ContainerProcess[bytes]:
-        """Start a command. `mark`: of its reaper if its time is limited. `env`: more variables, never shown."""
-        options = [*self._limits, f"--folder={command.cwd}", *([] if mark is None else [f"--mark={mark}"])]
-        variables: dict[str, str | None] = {**command.env, **(env or {})}
-        return await self._sandbox.exec.aio(
-            *(*_WITH_FOLDERS, SERVER_PYTHON, "-I", "-S", "-c", _REAPER, *options, "--", *command.argv),
-            timeout=None if mark is None else math.ceil(command.timeout_s + GRACE_S),
-            workdir=WORKSPACE,
-            secrets=[modal.Secret.from_dict(variables)] if variables else None,
-            text=False,
-        )
-
-    async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
-        """See `StartedSandbox.run`. A cancellation ends the command too."""
-        mark = secrets.token_hex(16)
-        status: int | None = None
-        try:
-            async with asyncio.timeout(command.timeout_s):
-                process = await self.start(command, mark)
-                with command.open_input() as stdin:
-                    status = await followed(
-                        process,
-                        copied(process.stdout, stdout),
-                        copied(process.stderr, stdout if stderr is None else stderr),
-                        feeding=_fed(process, partial(asyncio.to_thread, stdin.read)),
-                    )
-        except TimeoutError:
-            return None
-        finally:
-            if status is None:
-                await await_shielded(self._end(mark))
-        return None if status == -1 else status
-
-    async def _end(self, mark: str) -> None:
-        try:
-            async with asyncio.timeout(GRACE_S):
-                process = await self._sandbox.exec.aio("sh", "-c", _END, "sh", mark, timeout=math.ceil(GRACE_S))
-                await process.wait.aio()
-        except (exception.Error, ConnectionError, TimeoutError):
-            return  # the sandbox is gone and the command with it, or Modal ends the command after its time
-
-
 async def followed(
     process: ContainerProcess[bytes],
     *outputs: Coroutine[Any, Any, None],
@@ -182,7 +131,7 @@ class ModalSandbox:
         self.at_modal = at_modal
         self._spec = spec
         self._log = log
-        self._commands = ModalCommands(at_modal, spec)
+        self._limits = (f"--processes={spec.limits.processes}", f"--file-size={spec.limits.workspace_mb << 20}")
         self._ended = asyncio.create_task(self._watch())
 
     @property
@@ -191,7 +140,7 @@ class ModalSandbox:
         return self.at_modal.object_id
 
     async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
-        return await self._asked("run a command", lambda: self._commands.run(command, stdout, stderr))
+        return await self._asked("run a command", lambda: self._run(command, stdout, stderr))
 
     async def begin(self, command: Command, streams: Sequence[int]) -> "asyncio.Future[int]":
         """Start a command without a time limit whose stdin, stdout and stderr are these descriptors of this process.
@@ -201,7 +150,7 @@ class ModalSandbox:
         Raises:
             SandboxGone: the sandbox has ended.
         """
-        process = await self._asked("start a command", lambda: self._commands.start(command))
+        process = await self._asked("start a command", lambda: self._start(command))
         own = [os.dup(each) for each in streams]
         return asyncio.ensure_future(self._asked("carry the streams of a command", lambda: carried(process, own)))
 
@@ -214,7 +163,7 @@ class ModalSandbox:
             MEMORY_VARIABLE: str(self._spec.limits.memory_mb),
             "GEPA_ALLOWED_HOSTS": urlsplit(endpoint.url).hostname or "",
         }
-        process = await self._asked("start the server", lambda: self._commands.start(main, env=env))
+        process = await self._asked("start the server", lambda: self._start(main, env=env))
         try:
             outputs = (copied(process.stdout, self._log), copied(process.stderr, self._log))
             following = await finished_before(self._ended, followed(process, *outputs))
@@ -262,6 +211,52 @@ class ModalSandbox:
                 if time.monotonic() - failing_since > LOST_S:
                     return SandboxExit("lost", detail=f"Modal reports errors only: {error}")
                 await asyncio.sleep(RETRY_S)
+
+    async def _start(
+        self, command: Command, mark: str | None = None, *, env: Mapping[str, str] | None = None
+    ) -> ContainerProcess[bytes]:
+        """Start a command. `mark`: of its reaper if its time is limited. `env`: more variables, never shown.
+
+        Raises Modal's own errors.
+        """
+        options = [*self._limits, f"--folder={command.cwd}", *([] if mark is None else [f"--mark={mark}"])]
+        variables: dict[str, str | None] = {**command.env, **(env or {})}
+        return await self.at_modal.exec.aio(
+            *(*_WITH_FOLDERS, SERVER_PYTHON, "-I", "-S", "-c", _REAPER, *options, "--", *command.argv),
+            timeout=None if mark is None else math.ceil(command.timeout_s + GRACE_S),
+            workdir=WORKSPACE,
+            secrets=[modal.Secret.from_dict(variables)] if variables else None,
+            text=False,
+        )
+
+    async def _run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None) -> int | None:
+        """See `StartedSandbox.run`. Raises Modal's own errors."""
+        mark = secrets.token_hex(16)
+        status: int | None = None
+        try:
+            async with asyncio.timeout(command.timeout_s):
+                process = await self._start(command, mark)
+                with command.open_input() as stdin:
+                    status = await followed(
+                        process,
+                        copied(process.stdout, stdout),
+                        copied(process.stderr, stdout if stderr is None else stderr),
+                        feeding=_fed(process, partial(asyncio.to_thread, stdin.read)),
+                    )
+        except TimeoutError:
+            return None
+        finally:
+            if status is None:
+                await await_shielded(self._end(mark))
+        return None if status == -1 else status
+
+    async def _end(self, mark: str) -> None:
+        try:
+            async with asyncio.timeout(GRACE_S):
+                process = await self.at_modal.exec.aio("sh", "-c", _END, "sh", mark, timeout=math.ceil(GRACE_S))
+                await process.wait.aio()
+        except (exception.Error, ConnectionError, TimeoutError):
+            return  # the sandbox is gone and the command with it, or Modal ends the command after its time
 
     async def _asked(self, what: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Return what the call returns; raise `SandboxGone` as soon as the sandbox has ended."""
