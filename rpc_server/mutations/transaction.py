@@ -271,21 +271,16 @@ async def check_prerequisites(instances: InstancePool, commit: str) -> None:
         staged = StagedChange(instances.repository, instances.state.new_folder("drafts"), commit)
         try:
             await run_shielded(staged.open)
-            await _check_passes(settings, staged, instance.worktree)
+            changed = await run_check(settings, staged, instance.worktree)
+        except ProgramFailed as error:
+            log = str(error.details["log_tail"]).rstrip()
+            output = "".join(f"\n    {line}" for line in log.splitlines())
+            raise SettingsError(
+                f"`check_command` fails on the code as it is, so every change would be rejected: {error.message}"
+                + (f"\n  its output:{output}" if output else "")
+            ) from None
         finally:
             await run_shielded(staged.close)
-
-
-async def _check_passes(settings: Settings, staged: StagedChange, worktree: Worktree) -> None:
-    try:
-        changed = await run_check(settings, staged, worktree)
-    except ProgramFailed as error:
-        log = str(error.details["log_tail"]).rstrip()
-        output = "".join(f"\n    {line}" for line in log.splitlines())
-        raise SettingsError(
-            f"`check_command` fails on the code as it is, so every change would be rejected: {error.message}"
-            + (f"\n  its output:{output}" if output else "")
-        ) from None
     if changed:
         raise SettingsError(f"`check_command` changes files, so every change would be rejected: {changed:.500}")
 

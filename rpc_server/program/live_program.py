@@ -235,7 +235,7 @@ class LiveLauncher:
             loop.call_soon(process.ended, Exit(None, message="does not answer, and cannot be ended in this process"))
 
         process = ProgramProcess(give_up, pipes)
-        channel = _ThreadChannel(pipes.child_stdin, pipes.child_stdout, pipes.child_stderr)
+        channel = _ThreadChannel(*pipes.child_ends)
         server = Server(channel, self._program, self._config)
         ended = functools.partial(loop.call_soon_threadsafe, process.ended, Exit(0))
         serve = (_serve, server, self._program.mode, ended)

@@ -106,11 +106,8 @@ async def open_program(
     """
     try:
         stated = digest_settings(digest_of or settings, _seed_candidate(settings))
-        launcher = (
-            _launcher(settings, stated, jail)
-            if make_launcher is None
-            else make_launcher(_worker_config(settings, stated, jail))
-        )
+        config = _worker_config(settings, stated, jail)
+        launcher = _launcher(settings, config, jail) if make_launcher is None else make_launcher(config)
         try:
             first = await start_process(launcher, settings.start_timeout_s)
             try:
@@ -132,11 +129,10 @@ async def open_program(
         raise _with_all_details(error, settings, in_process=make_launcher is not None) from error.__cause__
 
 
-def _launcher(settings: Settings, stated: dict[str, Any], jail: Jail | None) -> Launcher:
+def _launcher(settings: Settings, config: dict[str, Any], jail: Jail | None) -> Launcher:
     env, root = program_environment(settings), settings.root.absolute()
     if settings.command is not None:
         return CommandLauncher(settings.command, root=root, env=env, jail=jail)
-    config = _worker_config(settings, stated, jail)
     return PythonLauncher(find_interpreter(settings), config, root=root, env=env, jail=jail)
 
 

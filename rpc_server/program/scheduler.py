@@ -68,7 +68,11 @@ async def start_process(launcher: Launcher, timeout_s: float) -> Worker:
                 await process.end(grace_s=0)
                 process = await launcher.launch()
                 answer = await process.ask("discover", {}).answer
-            return Worker(process, _read(_answered(process, answer)))
+            if isinstance(answer, Exit):
+                why = process.unanswered()
+                how = f"the program's process {answer} before it answered{why and f': {why}'}"
+                raise ProgramFailed(how, stage="start")
+            return Worker(process, _read(answer))
     except TimeoutError:
         why = "" if process is None else process.unanswered()
         late = StartTimedOut(f"the program did not start within {timeout_s:g} s{why and f': {why}'}", stage="start")
@@ -89,13 +93,6 @@ async def _ended(error: ProgramFailed, process: ProgramProcess | None) -> Progra
         await process.end(grace_s=0)
         error.details.setdefault("log_tail", process.log_tail())
     return error
-
-
-def _answered(process: ProgramProcess, answer: dict[str, Any] | Exit) -> dict[str, Any]:
-    if not isinstance(answer, Exit):
-        return answer
-    why = process.unanswered()
-    raise ProgramFailed(f"the program's process {answer} before it answered{why and f': {why}'}", stage="start")
 
 
 def _read(message: dict[str, Any]) -> DiscoverResult:

@@ -147,7 +147,12 @@ def node_version(settings: Settings) -> str:
 async def _install_python(
     install: PythonInstall, folder: Path, interpreter: Path, variables: Mapping[str, str], run: _Run
 ) -> BuiltEnvironment:
-    uv, venv = _uv(), folder / VENV
+    uv, venv = find_uv(), folder / VENV
+    if uv is None:
+        raise _failed(
+            "what the program requires changed, and there is no uv to install it: "
+            "run pip install '.[agent]' in the folder of evolverpc"
+        )
     python, env = str(venv / "bin" / "python"), {"VIRTUAL_ENV": str(venv)}
 
     async def run_tool(command: list[str], where: Path) -> str:
@@ -168,17 +173,6 @@ async def _install_node(install: NodeInstall, folder: Path, run: _Run) -> BuiltE
 
 def _failed(message: str) -> ProgramFailed:
     return ProgramFailed(message, stage="environment")
-
-
-def _uv() -> str:
-    """Return the path of the uv installed with this server, else of one on the PATH."""
-    found = find_uv()
-    if found is None:
-        raise _failed(
-            "what the program requires changed, and there is no uv to install it: "
-            "run pip install '.[agent]' in the folder of evolverpc"
-        )
-    return found
 
 
 def import_paths(settings: Settings, interpreter: Path, top: Path, jail: Jail | None) -> tuple[str, ...]:

@@ -61,10 +61,9 @@ def check_egress(spec: SandboxSpec, backend: str) -> None:
         )
 
 
-Listen = Callable[[int, int], Awaitable[Sequence[socket.socket]]]
-
-
-async def gateway_variables(session: GatewaySession | None, listen: Listen) -> Mapping[str, str]:
+async def gateway_variables(
+    session: GatewaySession | None, listen: Callable[[int, int], Awaitable[Sequence[socket.socket]]]
+) -> Mapping[str, str]:
     """Let a session answer in a container, see `Container.listen`; return the variables by which programs find it.
 
     Raises `SandboxError`, `OSError`.

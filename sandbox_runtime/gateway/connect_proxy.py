@@ -137,7 +137,10 @@ class ConnectProxy:
     ) -> None:
         began, carried, reached = time.monotonic(), _Carried(), False
         try:
-            self._check(head, session)
+            if not self._is_allowed(head, session):
+                what = f"{head.host}:{head.port}"
+                session.refusals.add(what, f"not among the hosts that it may reach ({session.opened_by})")
+                raise _ProxyError(403, NOT_ALLOWED)
             try:
                 there, to = await self._connected(head, session)
                 reached = True
@@ -158,12 +161,6 @@ class ConnectProxy:
                 self._report(HostConnection(session.sandbox, shown(head.host), head.port, *counts))
         except _ProxyError as answered:  # within the session's work: it ends with the session
             await _answer(reader, writer, answered)
-
-    def _check(self, head: _ProxyRequest, session: SandboxGatewaySession) -> None:
-        if not self._is_allowed(head, session):
-            what = f"{head.host}:{head.port}"
-            session.refusals.add(what, f"not among the hosts that it may reach ({session.opened_by})")
-            raise _ProxyError(403, NOT_ALLOWED)
 
     async def _connected(
         self, head: _ProxyRequest, session: SandboxGatewaySession

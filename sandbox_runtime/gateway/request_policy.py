@@ -18,20 +18,22 @@ import orjson
 from evolverpc_common.model_prices import ModelPrice
 from sandbox_runtime.gateway.providers import FREE, Provider
 
+RATE_WAIT_S = 30.0
+"""Seconds that a call waits if there are more per minute than the policy allows."""
+
 
 @dataclass(frozen=True)
 class GatewayPolicy:
     """The limits of one run, over all of its sandboxes.
 
     `models`: which may be called, `gpt-4o*` or `anthropic/claude-*`; empty for all. `calls_per_minute`: None for no
-    limit; a call waits up to `rate_wait_s` and is then answered with 429. `cap_usd`: None for no limit. `prices`:
+    limit; a call waits up to `RATE_WAIT_S` and is then answered with 429. `cap_usd`: None for no limit. `prices`:
     `{model or provider/model: (US dollars per million input tokens, and output tokens)}`, used before the bundled
     table. Limits are positive, and prices at least 0.
     """
 
     models: tuple[str, ...] = ()
     calls_per_minute: int | None = None
-    rate_wait_s: float = 30.0
     cap_usd: float | None = None
     prices: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 

@@ -205,7 +205,6 @@ class Container(LocalContainer):
         return asyncio.create_task(self._status(await self._order(self._command(command), streams)))
 
     async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
-        """See `StartedSandbox.run`."""
         async with AsyncExitStack() as stack:
             out = await stack.enter_async_context(captured(stdout))
             err = out if stderr is None else await stack.enter_async_context(captured(stderr))
@@ -220,7 +219,6 @@ class Container(LocalContainer):
                     await await_shielded(self._stop(connection, status))
 
     async def run_server(self, command: Command) -> SandboxExit:
-        """See `LocalContainer`."""
         own = {"GEPA_LISTEN": "fd:3", **server_variables(self.limits, self._context.groups.missing_controllers)}
         order = self._command(replace(command, env={**command.env, **own}), server=True)
         with server_socket(self.record) as listening:

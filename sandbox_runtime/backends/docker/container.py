@@ -115,11 +115,9 @@ class Container(LocalContainer):
         return self.record.sockets / str(port)
 
     async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
-        """See `StartedSandbox.run`."""
         return await self._run(command, stdout, stderr, command.timeout_s)
 
     async def run_server(self, command: Command) -> SandboxExit:
-        """See `LocalContainer`."""
         listens = replace(command, env={**command.env, "GEPA_LISTEN": f"127.0.0.1:{PORT}"})
         listening = await asyncio.start_unix_server(self._connect, self.record.server, backlog=BACKLOG)
         try:

@@ -261,9 +261,10 @@ async def test_models_that_are_not_listed_are_refused(
 
 
 async def test_calls_per_minute_are_over_all_sandboxes(
-    opened: Opens, http: aiohttp.ClientSession, recorded: Recorded
+    opened: Opens, http: aiohttp.ClientSession, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy = GatewayPolicy(calls_per_minute=2, rate_wait_s=1, cap_usd=1.0, prices={"m": (0.0, 10.0)})
+    monkeypatch.setattr("sandbox_runtime.gateway.model_requests.RATE_WAIT_S", 1.0)
+    policy = GatewayPolicy(calls_per_minute=2, cap_usd=1.0, prices={"m": (0.0, 10.0)})
     async with opened(policy) as gateway:
         one, two = await sandbox(gateway), await sandbox(gateway, name="sandbox-2")
         for who, status in ((one, 200), (two, 200), (one, 429)):
