@@ -134,20 +134,12 @@ class StartedSandbox(Protocol):
 class Sandbox:
     """A sandbox, see `RunningSandbox`, that also runs commands. Every method may be called at any time."""
 
-    def __init__(
-        self,
-        stop: Callable[[str], Awaitable[None]],
-        started: StartedSandbox,
-        spec: SandboxSpec,
-        log: OutputTail,
-        freed: "Callable[[Sandbox], None]",
-    ) -> None:
-        self._stop = stop
+    def __init__(self, runtime: "Runtime", started: StartedSandbox, spec: SandboxSpec, log: OutputTail) -> None:
+        self._runtime = runtime
         self._started = started
         self._spec = spec
         self._log = log
         self._began = time.monotonic()
-        self._on_freed = freed
         self._token = secrets.token_urlsafe(32)
         loop = asyncio.get_running_loop()
         self._over: asyncio.Future[None] = loop.create_future()  # done when it begins to end: nothing more is run
@@ -249,7 +241,7 @@ class Sandbox:
         if not self._over.done():
             self._over.set_result(None)
         try:
-            await self._stop(self.id)
+            await self._runtime.stop(self.id)
         except (SandboxError, OSError) as error:
             self._settle(SandboxExit("lost", detail=f"it could not be ended: {error}"))
             raise SandboxError(f"sandbox {self.id}: {error}; sweep it later") from error
@@ -258,7 +250,7 @@ class Sandbox:
                 self._serving.cancel()
                 await asyncio.wait([self._serving])
         self._settle(SandboxExit("terminated", detail="closed"))
-        self._on_freed(self)
+        self._runtime.forget(self)
 
     def _settle(self, ended: SandboxExit) -> None:
         if not self._over.done():
@@ -399,7 +391,7 @@ class Runtime(ABC):
             await asyncio.sleep(0)  # the last output may not be read yet
             why = str(error) or f"it took longer than {spec.ready_s:g} s"
             raise not_ready(f"no sandbox can be made: {why}", "create", log) from error
-        sandbox = Sandbox(self.stop, started, spec, log, self._forget)
+        sandbox = Sandbox(self, started, spec, log)
         self._sandboxes[sandbox.id] = sandbox
         try:
             self._check_entered()  # the block may have been left meanwhile
@@ -415,7 +407,8 @@ class Runtime(ABC):
         Raises:
             SandboxError: after all were tried: some could not be ended; which, and why.
         """
-        ids = [each.id for each in await self.found(labels) if not orphans_only or self._is_orphan(each)]
+        found = await self.found(labels)
+        ids = [one.id for one in found if not orphans_only or (one.orphan and one.id not in self._sandboxes)]
         if faults := await self._end(ids):
             raise SandboxError(f"swept {len(ids) - len(faults)} sandboxes, but not all: {'; '.join(faults)}")
         return ids
@@ -435,10 +428,8 @@ class Runtime(ABC):
 
         return list(filter(None, await asyncio.gather(*(end(id_) for id_ in ids))))
 
-    def _is_orphan(self, found: SandboxInfo) -> bool:
-        return found.orphan and found.id not in self._sandboxes
-
-    def _forget(self, sandbox: Sandbox) -> None:
+    def forget(self, sandbox: Sandbox) -> None:
+        """Take note that a sandbox was freed."""
         self._sandboxes.pop(sandbox.id, None)
 
     def _check_entered(self) -> None:

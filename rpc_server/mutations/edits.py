@@ -169,8 +169,8 @@ class MutationEditor:
     def _notes(self, commit: str) -> dict[str, str]:
         folders = dict.fromkeys(("", self.instances.repository.prefix))
         paths = [str(PurePosixPath(folder) / name) for folder in folders for name in _NOTES]
-        found = {path: self.instances.repository.read(commit, path) for path in paths}
-        return {path: content.decode("utf-8", "replace") for path, content in found.items() if content is not None}
+        found = self.instances.repository.read_all(commit, paths)
+        return {path: found[path].decode("utf-8", "replace") for path in paths if path in found}
 
     async def _run_agent(self, prompt: str) -> str:
         """Run the agent on the files and stage what it changed; return its final message."""

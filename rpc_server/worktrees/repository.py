@@ -158,10 +158,6 @@ class UserRepository:
         named = zip(found[::3], found[2::3], strict=True)
         return [f"{path} ({name})" for path, name in named if name in self._filters | {"lfs"}]
 
-    def read(self, commit: str, path: str, objects: Path | None = None) -> bytes | None:
-        """Return the content of a file in the commit; None if there is no such file."""
-        return self.read_all(commit, [path], objects).get(path)
-
     def read_all(self, commit: str, paths: Iterable[str], objects: Path | None = None) -> dict[str, bytes]:
         """Return the contents of the given paths that are files in the commit; of a link, its target."""
         wanted = set(paths)

@@ -128,23 +128,14 @@ class SandboxGatewaySession:
         self._providers = providers
         self._headers = headers
         self._listen = listen
-        self._models_url = models_url
+        self.models_url = models_url
+        """The address for models on the gateway's own socket; None if it has none."""
         self._listeners: list[Listener] = []
         self._tasks: set[asyncio.Task[object]] = set()
-        self._closed = False
+        self.closed = False
 
     def __repr__(self) -> str:
-        return f"SandboxGatewaySession({self.sandbox!r}{', closed' * self._closed})"
-
-    @property
-    def models_url(self) -> str | None:
-        """The address for models on the gateway's own socket; None if it has none."""
-        return self._models_url
-
-    @property
-    def closed(self) -> bool:
-        """Whether the session was closed."""
-        return self._closed
+        return f"SandboxGatewaySession({self.sandbox!r}{', closed' * self.closed})"
 
     @property
     def open_to_all(self) -> bool:
@@ -157,7 +148,7 @@ class SandboxGatewaySession:
         Raises:
             RuntimeError: the session is closed; the sockets are closed too.
         """
-        if self._closed:
+        if self.closed:
             models.close()
             tunnel.close()
             raise RuntimeError(f"the session of {self.sandbox} is closed")
@@ -187,17 +178,17 @@ class SandboxGatewaySession:
 
     def wrong_token(self) -> None:
         """Count a wrong token on this sandbox's own sockets."""
-        if not self._closed:
+        if not self.closed:
             self.refusals.add("the gateway", "a token that is not this sandbox's")
 
     def malformed(self) -> None:
         """Count a request on this sandbox's own sockets that is not valid HTTP."""
-        if not self._closed:
+        if not self.closed:
             self.refusals.add("the gateway", "a request that is not valid HTTP")
 
     def knows(self, token: str) -> bool:
         """Return whether a token is this sandbox's, in constant time; False once the session is closed."""
-        return hmac.compare_digest(token.encode(errors="replace"), self._token.encode()) and not self._closed
+        return hmac.compare_digest(token.encode(errors="replace"), self._token.encode()) and not self.closed
 
     def find(self, token: str) -> "SandboxGatewaySession | None":
         """Return this session if the token is its own."""
@@ -216,7 +207,7 @@ class SandboxGatewaySession:
 
     async def close(self) -> None:
         """End all running requests and answer no more; their calls are reported before this returns."""
-        self._closed = True
+        self.closed = True
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener.stop()

@@ -230,7 +230,7 @@ class ModalBackend(Runtime):
 
     async def _create(self, spec: SandboxSpec, image: str, tags: dict[str, str]) -> modal.Sandbox:
         client, app = self._client_and_app()
-        allowed = egress_rules(spec.egress, spec.gateway_session)
+        networks, names = egress_rules(spec.egress, spec.gateway_session)
         session = spec.gateway_session
         # All of it as secrets: Modal shows and keeps none of these, and those of the gateway session hold a token.
         # No proxy: Modal enforces egress itself, on direct connections.
@@ -250,8 +250,8 @@ class ModalBackend(Runtime):
             workdir=image_setup.WORKSPACE,
             cpu=(spec.limits.cpu, spec.limits.cpu),
             memory=(spec.limits.memory_mb, spec.limits.memory_mb),
-            outbound_cidr_allowlist=allowed.cidrs,
-            outbound_domain_allowlist=allowed.domains,
+            outbound_cidr_allowlist=networks,
+            outbound_domain_allowlist=names,
         )
 
     async def _undo(self, creating: "asyncio.Task[modal.Sandbox]", start: str) -> None:
