@@ -164,8 +164,10 @@ class Sandbox:
             async with asyncio.timeout(self._left(self._spec.ready_s)):
                 for command in self._spec.setup:
                     status = await self._unless_over(self._started.run(command, self._log))
+                    if status is None:
+                        raise self._not_ready(f"{command.argv[0]} took longer than {command.timeout_s:g} s", stage)
                     if status != 0:
-                        raise self._not_ready(_failure_of(command, status), stage)
+                        raise self._not_ready(f"{command.argv[0]} exited with status {status}", stage)
                 stage = "main"
                 endpoint = await self.endpoint()
             self._serving = asyncio.create_task(self._started.serve(self._spec.main, endpoint))
@@ -292,12 +294,6 @@ def not_ready(message: str, stage: str, log: OutputTail) -> SandboxNotReady:
     """Return the error of a failed start, with the end of the log."""
     tail = log.bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace")
     return SandboxNotReady(f"{message}\n{tail}".rstrip(), stage=stage, log_tail=tail)
-
-
-def _failure_of(command: Command, status: int | None) -> str:
-    """Describe a failed setup command. `status`: None if it timed out."""
-    how = f"took longer than {command.timeout_s:g} s" if status is None else f"exited with status {status}"
-    return f"{command.argv[0]} {how}"
 
 
 _AT_ONCE = 20

@@ -37,16 +37,13 @@ class Globs:
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        self._patterns = {pattern: names for pattern in patterns if (names := [*filter(_is_name, pattern.split("/"))])}
+        split = {pattern: [name for name in pattern.split("/") if name not in ("", ".")] for pattern in patterns}
+        self._patterns = {pattern: names for pattern, names in split.items() if names}
 
     def matching(self, path: str) -> str | None:
         """Return the first pattern that matches the path; None if none does."""
         parts = path.split("/")
         return next((pattern for pattern, names in self._patterns.items() if _matches(parts, names)), None)
-
-
-def _is_name(part: str) -> bool:
-    return part not in ("", ".")
 
 
 def _matches(path: Sequence[str], names: Sequence[str]) -> bool:

@@ -35,6 +35,8 @@ def digest_settings(settings: Settings, seed: Candidate | None) -> dict[str, Any
     out, as they do not change scores.
     """
     root = settings.root.absolute()
+    dspy = {"metric": settings.metric, "inputs": settings.inputs}
+    dspy |= settings.dspy.model_dump(exclude={"warn_on_score_mismatch"})
     return {
         "program": None if settings.program is None else _seen_from(root, settings.program),
         "adapter": settings.adapter,
@@ -46,7 +48,7 @@ def digest_settings(settings: Settings, seed: Candidate | None) -> dict[str, Any
         "trust_results": settings.trust_results,
         "model_hosts": list(settings.model_hosts),
         # A saved program counts by content, read in its process.
-        **({"dspy": _dspy_options(settings)} if settings.is_a == "dspy" else {}),
+        **({"dspy": dspy} if settings.is_a == "dspy" else {}),
     }
 
 
@@ -73,12 +75,6 @@ def _seen_from(root: Path, path: Path | str) -> str:
     """Return a path relative to the project's folder if it lies in there."""
     absolute = Path(os.path.normpath(root / path))
     return absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else str(path)
-
-
-def _dspy_options(settings: Settings) -> dict[str, Any]:
-    """Return what of a DSPy program's settings its digest covers."""
-    digested = settings.dspy.model_dump(exclude={"warn_on_score_mismatch"})
-    return {"metric": settings.metric, "inputs": settings.inputs, **digested}
 
 
 _WORKER_SETTINGS = (

@@ -65,15 +65,6 @@ def exact_git(folder: Path, git_dir: Path | None = None, settings: Mapping[str, 
     return Git(folder, settings={**(settings or {}), **_SETTINGS}, variables=variables, network=True, timeout_s=None)
 
 
-def _drivers_off(names: list[str]) -> dict[str, str]:
-    """Return settings that turn off the filters and merge drivers among configured settings, by their full names.
-
-    Their commands run in a tree, so they may run or import files that an agent wrote.
-    """
-    drivers = (name for name in names if name.startswith("merge.") and name.endswith(".driver"))
-    return filters_off(names) | dict.fromkeys(drivers, _MERGE_AS_TEXT)
-
-
 class NoRepository(SettingsError):
     """There is no usable repository; the message names the next step."""
 
@@ -97,10 +88,13 @@ class UserRepository:
         try:
             self.top = Path(own.line("rev-parse", "--show-toplevel"))
             self.git_dir = (folder / own.line("rev-parse", "--git-common-dir")).resolve()
-            off = _drivers_off(own.fields("config", "--list", "--name-only", "-z"))
+            names = own.fields("config", "--list", "--name-only", "-z")
         except GitError as error:
             advice = "" if "dubious ownership" in str(error) else "; worktrees need one: git init, git add, git commit"
             raise NoRepository(f"{folder}: {error}{advice}") from None
+        # The commands of filters and merge drivers run in a tree, so they may run or import files that an agent wrote.
+        drivers = [name for name in names if name.startswith("merge.") and name.endswith(".driver")]
+        off = filters_off(names) | dict.fromkeys(drivers, _MERGE_AS_TEXT)
         inside = folder.relative_to(self.top.resolve()).as_posix()
         self.prefix = "" if inside == "." else inside
         # With the user's settings, and the index and HEAD of this working tree, which may be a linked one.

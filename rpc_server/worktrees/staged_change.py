@@ -174,7 +174,9 @@ class StagedChange:
 
     def with_conflict_markers(self, paths: Sequence[str]) -> list[str]:
         """Return those of the paths that contain a conflict marker."""
-        return [path for path in paths if _has_markers(self.content(path) or b"")]
+        marks = (b"<<<<<<< ", b">>>>>>> ")
+        lines = {path: (self.content(path) or b"").splitlines() for path in paths}
+        return [path for path in paths if any(line.startswith(marks) for line in lines[path])]
 
     def commit(self, message: str) -> str:
         """Commit; return the full id, which depends on parents, files and message alone."""
@@ -317,7 +319,8 @@ class EditableFiles:
                         path = f"{inside}/{entry.name}" if inside else entry.name
                         status = entry.stat(follow_symlinks=False)
                         if stat.S_ISDIR(status.st_mode):
-                            _make_readable(self.folder / path, status.st_mode)
+                            if status.st_mode & stat.S_IRWXU != stat.S_IRWXU:  # git takes it as deleted
+                                (self.folder / path).chmod(stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
                             folders.append(path)
                         else:
                             yield path, status.st_size
@@ -325,15 +328,5 @@ class EditableFiles:
                 raise UncommittableFiles(f"{inside!r:.200} cannot be read: {error.strerror}") from None
 
 
-def _make_readable(folder: Path, mode: int) -> None:
-    """Make a folder readable: git skips unreadable folders and would treat them as deleted."""
-    if mode & stat.S_IRWXU != stat.S_IRWXU:
-        folder.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
-
-
 def _nul_separated(paths: Iterable[str]) -> bytes:
     return "".join(f"{path}\0" for path in sorted(paths)).encode("utf-8", "surrogateescape")
-
-
-def _has_markers(content: bytes) -> bool:
-    return any(line.startswith((b"<<<<<<< ", b">>>>>>> ")) for line in content.splitlines())

@@ -87,7 +87,9 @@ class WorktreeProgram:
                     on_result=receive,
                 )
             except ProgramFailed as error:
-                if instance.worktree.commit == self._seed or not _is_candidate_fault(error):
+                # Otherwise it is caused by the code, which has started once; pools call any end retryable.
+                is_ours = error.details.get("stage") == "close" or isinstance(error, NoProcessAvailable)
+                if instance.worktree.commit == self._seed or is_ours:
                     raise
                 for position in tuple(missing):
                     on_result(position, self._without_paths(_cannot_run(error)))
@@ -190,11 +192,6 @@ class WorktreeProgram:
         if left_out is not None:
             message = f"{message or ''}\n{left_out}".lstrip()
         return answer if message is None else {**answer, "message": message}
-
-
-def _is_candidate_fault(error: ProgramFailed) -> bool:
-    """Report whether the error is caused by the code, which has started once; pools call any end retryable."""
-    return error.details.get("stage") != "close" and not isinstance(error, NoProcessAvailable)
 
 
 def _cannot_run(error: ProgramFailed) -> ResultDict:

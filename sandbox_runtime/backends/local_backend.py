@@ -72,13 +72,10 @@ async def gateway_variables(
         return {}
     ports = (MODELS_PORT, TUNNEL_PORT)
     sockets = await listen(*ports)
-    urls = [f"http://127.0.0.1:{_port(*each)}" for each in zip(sockets, ports, strict=True)]
+    own = [each.getsockname()[1] if each.family != socket.AF_UNIX else None for each in sockets]
+    urls = [f"http://127.0.0.1:{port or wanted}" for port, wanted in zip(own, ports, strict=True)]
     await session.serve(*sockets)
     return session.env(*urls)
-
-
-def _port(listening: socket.socket, wanted: int) -> int:
-    return wanted if listening.family == socket.AF_UNIX else int(listening.getsockname()[1])
 
 
 def server_socket(record: SandboxRecord) -> socket.socket:

@@ -341,18 +341,13 @@ def _unlock(mirror: Path) -> None:
 async def _uncommitted(top: Path, folder: str) -> tuple[str, ...]:
     """Describe the changes of the program's folder that are in no commit."""
     status = ("status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=all", "--", folder or ".")
-    changed = await git(*status, folder=top, settings=await _no_filters(top))
+    names = (await git("config", "--list", "--null", "--name-only", folder=top)).decode("utf-8", "surrogateescape")
+    changed = await git(*status, folder=top, settings=filters_off(names.split("\0")))  # filters are commands
     entries = [entry.decode("utf-8", "replace") for entry in changed.split(b"\0") if entry]
     if not entries:
         return ()
     names = ", ".join(entry[3:] for entry in entries[:5]) + (", ..." if len(entries) > 5 else "")
     return (f"{len(entries)} uncommitted changes are left out, a sandbox is given a commit: {names}",)
-
-
-async def _no_filters(top: Path) -> dict[str, str]:
-    """Return settings that turn off the configured filters, which are commands."""
-    listed = (await git("config", "--list", "--null", "--name-only", folder=top)).decode("utf-8", "surrogateescape")
-    return filters_off(listed.split("\0"))
 
 
 async def _git_output(*arguments: str, folder: Path, bare: bool = False) -> str:

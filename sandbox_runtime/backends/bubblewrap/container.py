@@ -170,8 +170,10 @@ class Container(LocalContainer):
             text, descriptors = b"", []
         answer = json.loads(text) if text else {"status": _KILLED}
         # A process that kills the whole container kills its server first.
-        if answer.get("status") == _KILLED and await self._is_gone(_ALL_KILLED_S):
-            raise SandboxGone("the sandbox has ended")
+        if answer.get("status") == _KILLED:
+            assert self._gone is not None, "it is started"  # noqa: S101
+            if (await asyncio.wait({self._gone}, timeout=_ALL_KILLED_S))[0]:
+                raise SandboxGone("the sandbox has ended")
         if "fault" in answer:
             raise SandboxError(f"the sandbox cannot carry out an order: {answer['fault']}")
         return answer, descriptors
@@ -233,10 +235,6 @@ class Container(LocalContainer):
         """Return sockets that listen on the container's own 127.0.0.1. Raises `SandboxGone`, `SandboxError`."""
         with await self._order({"listen": ports}) as connection:
             return [socket.socket(fileno=each) for each in (await self._answer(connection))[1]]
-
-    async def _is_gone(self, within_s: float) -> bool:
-        assert self._gone is not None, "it is started"  # noqa: S101
-        return bool((await asyncio.wait({self._gone}, timeout=within_s))[0])
 
     def has_lacked_memory(self) -> bool:
         """Return whether a process in it was killed because the memory was exhausted."""

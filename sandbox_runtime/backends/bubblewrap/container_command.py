@@ -169,6 +169,7 @@ def container_argv(
     readable = _outermost((*visible.readable, *package_mounts(), _FIRST_PROCESS, bubblewrap))
     paths = [*readable, *([] if visible.writable is None else [str(visible.writable)])]
     staged = [(path, f"{_STAGE}/{number}") for number, path in enumerate(paths)]
+    kinds = ["--ro-bind"] * len(readable) + ["--bind"] * (len(paths) - len(readable))
     folders = [path.replace(WORKSPACE, _STAGED_WORKSPACE) for path in (HOME, TMP, _SHARED_MEMORY)]
     as_user = () if user is None else ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups")
     return [
@@ -190,14 +191,10 @@ def container_argv(
         ),
         *("--proc", "/proc", "--dev", "/dev", "--dir", "/run"),
         *(part for path, at in _COVERS for part in ("--bind", path.replace(WORKSPACE, _STAGED_WORKSPACE), at)),
-        *(part for path, place in staged for part in (_kind(path, visible), place, path)),
+        *(part for kind, (path, place) in zip(kinds, staged, strict=True) for part in (kind, place, path)),
         *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORKSPACE),
         *("--", sys.executable, "-I", "-S", _FIRST_PROCESS, str(wire), "--hostname", name),
     ]
-
-
-def _kind(path: str, visible: VisiblePaths) -> str:
-    return "--bind" if visible.writable is not None and path == str(visible.writable) else "--ro-bind"
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
