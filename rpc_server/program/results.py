@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from protocol import METHODS, ExampleResult, Usage
 from protocol.base import MAX_RESULT_NESTING, is_nested_deeper
@@ -34,7 +34,10 @@ def checked(given: Any, seconds: float, log: Callable[[], str]) -> ResultDict:
     """
     if isinstance(given, dict):
         given = filled_result(given, seconds)
-    problem = _problem(given)
+    if is_nested_deeper(given, MAX_RESULT_NESTING):
+        problem: str | None = f"the result is nested more than {MAX_RESULT_NESTING} levels deep"
+    else:
+        problem = _fault(ExampleResult, given)
     if problem is not None:
         return failure("program_error", "invalid_result", problem, seconds, log())
     result = {name: value for name, value in given.items() if value is not None or name in _ALWAYS}
@@ -93,12 +96,11 @@ def usage_of(given: Any) -> UsageDict:
     return usage.model_dump(exclude_none=True)
 
 
-def _problem(given: Any) -> str | None:
-    """Describe what is wrong with a result; None if nothing is."""
-    if is_nested_deeper(given, MAX_RESULT_NESTING):
-        return f"the result is nested more than {MAX_RESULT_NESTING} levels deep"
+def _fault(model: type[BaseModel] | None, given: Any) -> str | None:
+    """Return the place and the kind of what a model of the contract does not have; None if it fits, or without one."""
     try:
-        ExampleResult.model_validate(given)
+        if model is not None:
+            model.model_validate(given)
     except ValidationError as error:
         return first_error(error, given)
     return None
@@ -187,7 +189,9 @@ def _results_of_attempt(attempt: Attempt, size: int, stage: str) -> list[ResultD
 
     if attempt.failure is not None:
         return failed(*attempt.failure)
-    if attempt.is_overdue and not _are_no_scores(given):
+    statuses = {one.get("status") if isinstance(one, dict) else None for one in given or ()}
+    are_no_scores = bool(statuses) and statuses <= {"timeout", "infra_error"}
+    if attempt.is_overdue and not are_no_scores:
         attempt.discarded.append(message)
         written = "".join(written_by(one) for one in given or () if isinstance(one, dict))
         return failed("timeout", "timeout", timed_out(attempt.limit_s), written)
@@ -232,22 +236,11 @@ def result_of_method(attempt: Attempt, method: str) -> dict[str, Any]:
         problem = f"the answer {message.problem}"
     elif not isinstance(result, dict):
         problem = "the program answered no object"
-    elif (fault := _fault(result, method)) is not None:
+    elif (fault := _fault(METHODS[method].result if method in METHODS else None, result)) is not None:
         problem = f"the answer does not fit the contract: {fault}"
     else:
         return result
     raise ProgramFailed(problem, stage=method, log_tail=log)
-
-
-def _fault(result: dict[str, Any], method: str) -> str | None:
-    """Return the place and the kind of what the contract does not have in the result of a method; None if it fits."""
-    model = METHODS[method].result if method in METHODS else None
-    try:
-        if model is not None:
-            model.model_validate(result)
-    except ValidationError as error:
-        return first_error(error, result)
-    return None
 
 
 def _error(given: Any) -> RpcError:
@@ -261,9 +254,3 @@ def _results(message: dict[str, Any]) -> list[Any] | None:
     result = message.get("result")
     given = result.get("results") if isinstance(result, dict) else None
     return given if isinstance(given, list) else None
-
-
-def _are_no_scores(given: list[Any] | None) -> bool:
-    """Report whether every result states by itself that the example failed by time or infrastructure."""
-    statuses = {one.get("status") if isinstance(one, dict) else None for one in given or ()}
-    return bool(given) and statuses <= {"timeout", "infra_error"}
