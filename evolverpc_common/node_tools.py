@@ -219,7 +219,9 @@ def node_install(
     if not above:
         return None, set()
     read = {where: _parsed(posixpath.join(where, PACKAGE_JSON), documents) for where in above}
-    program = next((where for where in above if _locks(where, ids) or _lists_any(read[where])), above[0])
+    listing = (*_DEPENDENCIES, "workspaces", "packageManager")
+    listed = (where for where in above if _locks(where, ids) or any(map(read[where].get, listing)))
+    program = next(listed, above[0])
     around = above[above.index(program) + 1 :]
     of_pnpm = {where for where in above if posixpath.join(where, _PNPM_WORKSPACE) in ids}
     roots = [program, *(where for where in around if "workspaces" in read[where] or where in of_pnpm)]
@@ -268,10 +270,6 @@ def _linked(program: str, root: str, manifests: Collection[str], documents: Mapp
 def _locks(folder: str, ids: Mapping[str, str]) -> dict[str, str]:
     """Return the paths of the locks in a folder, with their tools."""
     return {path: tool for name, tool in _LOCKS.items() if (path := posixpath.join(folder, name)) in ids}
-
-
-def _lists_any(document: Mapping[str, Any]) -> bool:
-    return any(document.get(key) for key in (*_DEPENDENCIES, "workspaces", "packageManager"))
 
 
 def _manager(folder: str, document: Mapping[str, Any]) -> tuple[str, str | None]:

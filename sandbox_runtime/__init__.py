@@ -1,6 +1,5 @@
 """Starts and ends the sandboxes that programs are served from, and keeps the keys they must not have."""
 
-from sandbox_runtime.api.egress import Allow, Closed, Egress, GatewaySession, Open, egress_to
 from sandbox_runtime.api.sandbox import (
     CommandResult,
     EgressNotEnforced,
@@ -17,10 +16,22 @@ from sandbox_runtime.api.sandbox import (
     SandboxNotReady,
     ServerEndpoint,
 )
-from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
+from sandbox_runtime.api.spec import (
+    Allow,
+    Closed,
+    Command,
+    Egress,
+    GatewaySession,
+    Open,
+    PreparedEnvironment,
+    Recipe,
+    ResourceLimits,
+    SandboxSpec,
+    egress_to,
+)
 from sandbox_runtime.backends import open_runtime
-from sandbox_runtime.backends.process.running_server import ServerFailed, running_server
 from sandbox_runtime.runtime import Runtime, Sandbox
+from sandbox_runtime.server_process import ServerFailed, running_server
 
 __all__ = [
     "open_runtime",

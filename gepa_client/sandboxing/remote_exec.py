@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sandbox_runtime import CommandResult, SandboxError
-from sandbox_runtime.pool import endpoints_folders
+from sandbox_runtime.endpoints_file import endpoints_folders
 from sandbox_runtime.source import ClientSandbox
 
 SOCKET = "exec.sock"

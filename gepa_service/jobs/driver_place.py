@@ -29,9 +29,9 @@ from gepa_service.jobs.job_environment import basic_environment
 from gepa_service.jobs.piped_driver import launcher
 from gepa_service.jobs.work_order import OptimizeOrder
 from sandbox_runtime import Closed, Command, ResourceLimits
-from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
+from sandbox_runtime.api.spec import MODELS_PORT, TUNNEL_PORT
 from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
-from sandbox_runtime.backends.bubblewrap.container_layout import (
+from sandbox_runtime.backends.bubblewrap.container_command import (
     HOME,
     MODELS_URL,
     SYSTEM_PATH,

@@ -16,7 +16,7 @@ from gepa_service.repositories.destinations import (
     DestinationRefused,
     destination_of,
 )
-from sandbox_runtime.source.origin import LocalRepository, address
+from sandbox_runtime.source.commits import LocalRepository, address
 from sandbox_runtime.source.remote_git import FETCH, Credentials, GitFailed, git
 
 HEAD = "HEAD"

@@ -16,11 +16,11 @@ from evolverpc_common.redaction import Secrets, secrets_of
 from protocol import ProgramInfo
 from protocol.errors import ProgramFailed
 from rpc_server.cli.listen_endpoint import Token
-from rpc_server.program.process_output import written_output
+from rpc_server.program.process import written_output
 from rpc_server.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from rpc_server.worktrees.open_worktrees import ExcludedFiles
+    from rpc_server.worktrees.worktree_program import ExcludedFiles
 
 
 MOST_NAMED = 5

@@ -186,7 +186,7 @@ async def _open_in(jails: JailFactory | None, settings: Settings, announce: Anno
                 jail=build_jail,
             )
         return await open_program(settings, jail=jail), None
-    from rpc_server.worktrees.open_worktrees import open_worktrees  # with what most servers do without
+    from rpc_server.worktrees.worktree_program import open_worktrees  # with what most servers do without
 
     program, excluded = await open_worktrees(settings, jails)
     top = program.instances.repository.top
@@ -194,7 +194,7 @@ async def _open_in(jails: JailFactory | None, settings: Settings, announce: Anno
     if not settings.allow_mutations:
         return program, None
     from rpc_server.mutations.agents import CLAUDE_CREDENTIALS
-    from rpc_server.mutations.open_mutations import check_prerequisites, open_mutations
+    from rpc_server.mutations.transaction import check_prerequisites, open_mutations
 
     try:
         mutations = await open_mutations(program.instances)

@@ -106,6 +106,7 @@ class Jail:
         Its exit status is the command's, 128 + signal if that killed it, 127 if it cannot be started. Descriptors are
         inherited.
         """
+        caches = {name: str(TMP / "cache" / folder) for name, folder in _CACHES.items() if name not in environment}
         # Descriptors 0 to 2 are held by bubblewrap too, until it ends: with the command.
         return (
             *(sys.executable, "-I", "-S", str(_JAIL_TMP), str(TMP_INODES), "--"),
@@ -114,7 +115,7 @@ class Jail:
             *(word for name in _MACHINE_ENTRIES for word in ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")),
             *self._mounts(command, environment),
             *("--setenv", "TMPDIR", str(TMP)),
-            *_caches(environment),
+            *(word for name, value in caches.items() for word in ("--setenv", name, value)),
             *("--chdir", str(_real(folder)), "--"),
             *(sys.executable, "-I", "-S", str(_JAIL_INIT), str(PROCESSES), str(niceness), "--", *command),
         )
@@ -240,11 +241,6 @@ def _with_what_it_needs(path: Path) -> Path:
     if package is not None:
         return package
     return folder if path.is_symlink() else path
-
-
-def _caches(environment: Mapping[str, str]) -> list[str]:
-    own = {name: str(TMP / "cache" / folder) for name, folder in _CACHES.items() if name not in environment}
-    return [word for name, value in own.items() for word in ("--setenv", name, value)]
 
 
 def _is_below_one_of(path: Path, folders: Iterable[Path]) -> bool:

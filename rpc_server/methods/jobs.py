@@ -8,9 +8,10 @@ import orjson
 
 from protocol import EvaluateParams, Example, JsonValue, Meta, Progress
 from protocol.errors import CallCancelled
-from rpc_server.program.example_results import answer_too_large, without_output, written_by
-from rpc_server.program.process_output import report_output
-from rpc_server.program.program import Program, ResultDict, TrajectoryRefs
+from rpc_server.methods.trace_store import TrajectoryRefs
+from rpc_server.program.process import report_output
+from rpc_server.program.program import Program, ResultDict
+from rpc_server.program.results import answer_too_large, without_output, written_by
 from rpc_server.rpc import wire
 
 

@@ -48,9 +48,9 @@ from rpc_server.methods.call_ledger import CallLedger
 from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.methods.jobs import CallJob, EvaluateJob, MethodJob, ScoreJob
 from rpc_server.methods.trace_store import TraceStore
-from rpc_server.program.example_results import answer_too_large
 from rpc_server.program.open_program import changed_files
 from rpc_server.program.program import WRITE_TEXTS, Program, ProgramRefs, combined_limits
+from rpc_server.program.results import answer_too_large
 from rpc_server.rpc import wire
 from rpc_server.rpc.dispatch import Dispatcher, Handler
 from rpc_server.rpc.params import invalid, read_params

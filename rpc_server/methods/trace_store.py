@@ -6,7 +6,7 @@ from typing import Any
 
 from protocol import JsonValue
 from protocol.errors import LimitExceeded, TrajectoryExpired
-from rpc_server.program.program import ResultDict
+from rpc_server.program.program import ProgramRefs, ResultDict
 from rpc_server.rpc import wire
 
 _ENTRY_BYTES = 256
@@ -14,7 +14,7 @@ _ENTRY_BYTES = 256
 
 
 class TraceStore:
-    """The `TrajectoryRefs` of a program that returns its trajectories: those of a named group are kept here.
+    """The references of a program that returns its trajectories: those of a named group are kept here.
 
     At most `max_bytes` in all. Whole groups (minibatches) are evicted, least recently used first, as half a minibatch
     cannot be reflected on.
@@ -107,3 +107,7 @@ class TraceStore:
 def _size(group: dict[str, bytes]) -> int:
     """Return the bytes of a minibatch's trajectories, each as JSON by its ref."""
     return sum(len(text) + _ENTRY_BYTES for text in group.values())
+
+
+TrajectoryRefs = TraceStore | ProgramRefs
+"""Makes and resolves an instance's trajectory references."""

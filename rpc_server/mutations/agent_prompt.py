@@ -74,12 +74,13 @@ def conflict_prompt(
     `files`: paths of files with conflict markers. `ours`, `theirs`: known change requests of each line, oldest first.
     """
     shown = [json.dumps(name, ensure_ascii=False) for name in files[:_MAX_FILES]]
+    left_out = [f"({len(files) - len(shown)} more)"] if len(files) > len(shown) else []
     parts = [
         "Two lines of changes of the program whose code is in your working directory were merged, and could not be "
         "joined where both changed the same lines. Resolve every conflict: keep what each of the two lines was made "
         "for, and leave no conflict marker (`<<<<<<<`, `=======`, `>>>>>>>`) behind. Change nothing that has nothing "
         "to do with the conflicts.",
-        "# Files with conflicts\n" + _list(shown, len(files)),
+        "# Files with conflicts\n" + "\n".join((*(f"- {name}" for name in shown), *left_out)),
     ]
     for title, mark, requests in (
         ("Between `<<<<<<<` and `=======`", "our-requests", ours),
@@ -182,11 +183,6 @@ def _fenced(name: str, text: str) -> str:
 
 def _globs(globs: Sequence[str]) -> str:
     return ", ".join(f"`{glob}`" for glob in globs)
-
-
-def _list(lines: Sequence[str], total: int) -> str:
-    left_out = [f"({total - len(lines)} more)"] if total > len(lines) else []
-    return "\n".join([*(f"- {line}" for line in lines), *left_out])
 
 
 def _line(text: str, limit: int) -> str:

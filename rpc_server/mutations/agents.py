@@ -44,19 +44,6 @@ _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)"
 
 
 @dataclass(frozen=True)
-class AgentTask:
-    """A task for an agent in `folder`, its working directory.
-
-    `environment` is its whole environment, with the user's interpreter first on `PATH`. `jail`: its jail.
-    """
-
-    folder: Path
-    prompt: str
-    environment: Mapping[str, str]
-    jail: Jail | None = None
-
-
-@dataclass(frozen=True)
 class AgentResult:
     """An agent's final message, at most `MAX_SUMMARY` characters, and its usage as far as known."""
 
@@ -90,31 +77,40 @@ class Agent:
     timeout_s: float
     session: Mapping[str, object] | None = None
 
-    async def work(self, task: AgentTask, on_progress: Callable[[str], None]) -> AgentResult:
-        """Do the task, reporting progress in lines of at most `MAX_PROGRESS` characters.
+    async def work(
+        self,
+        prompt: str,
+        on_progress: Callable[[str], None],
+        *,
+        folder: Path,
+        environment: Mapping[str, str],
+        jail: Jail | None,
+    ) -> AgentResult:
+        """Work in a folder, reporting progress in lines of at most `MAX_PROGRESS` characters.
 
-        All of its processes have ended when this returns, raises or is cancelled.
+        `environment`: its whole environment, with the user's interpreter first on `PATH`. All of its processes have
+        ended when this returns, raises or is cancelled.
 
         Raises:
             AgentFailed: it crashed, exited with another status than 0, or reached a limit.
         """
         output = _Output(on_progress, has_events=self.session is not None)
-        stdin = task.prompt
+        stdin = prompt
         if self.session is not None:
-            stdin = json.dumps({"folder": str(task.folder), "prompt": task.prompt, **self.session})
+            stdin = json.dumps({"folder": str(folder), "prompt": prompt, **self.session})
         try:
             outcome = await run_supervised(
                 self.command,
-                folder=task.folder,
-                environment=task.environment,
+                folder=folder,
+                environment=environment,
                 stdin=stdin.encode(),
                 timeout_s=self.timeout_s,
                 on_output=output.take,
                 on_log=output.log.add,
-                jail=task.jail,
+                jail=jail,
             )
         except OSError as error:
-            raise AgentFailed(f"{self.command[0]} cannot be started in {task.folder}: {error.strerror}") from error
+            raise AgentFailed(f"{self.command[0]} cannot be started in {folder}: {error.strerror}") from error
         stated, log_tail = output.stated, _printable(output.log.text())
         reason = _shown(stated.failed or "") or self._failure_reason(outcome, log_tail)
         if reason is None and self.session is not None and stated.done is None:

@@ -18,9 +18,9 @@ from protocol.evaluation import Usage
 from protocol.mutation import ChangeRequest, Merge, Mutation, Patch, Texts
 from rpc_server.jail.jail import TMP
 from rpc_server.mutations.agent_prompt import MAX_PAST, change_prompt, conflict_prompt
-from rpc_server.mutations.agents import Agent, AgentFailed, AgentTask
+from rpc_server.mutations.agents import Agent, AgentFailed
+from rpc_server.mutations.file_rules import rejected
 from rpc_server.mutations.publishing import OF_CHANGE_REQUESTS
-from rpc_server.mutations.rules import rejected
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import WRITE_TEXTS
 from rpc_server.worker.model_usage import sum_usage
@@ -65,7 +65,6 @@ class MutationDetails:
 class ParentInfo:
     """The parent commit as it runs: its program's seed texts, and its environment."""
 
-    commit: str
     seed: Candidate
     environment: Environment
 
@@ -96,7 +95,7 @@ class MutationEditor:
         """
         match mutation:
             case ChangeRequest():
-                notes = await run_shielded(self._notes, self.parent.commit)
+                notes = await run_shielded(self._notes, self.staged.parents[0])
                 return await self._run_agent(change_prompt(mutation, notes=notes, settings=self.instances.settings))
             case Patch():
                 return await self._patch(mutation)
@@ -170,16 +169,18 @@ class MutationEditor:
     def _notes(self, commit: str) -> dict[str, str]:
         folders = dict.fromkeys(("", self.instances.repository.prefix))
         paths = [str(PurePosixPath(folder) / name) for folder in folders for name in _NOTES]
-        found = {path: self.instances.repository.read(commit, path) for path in paths}
-        return {path: content.decode("utf-8", "replace") for path, content in found.items() if content is not None}
+        found = self.instances.repository.read_all(commit, paths)
+        return {path: found[path].decode("utf-8", "replace") for path in paths if path in found}
 
     async def _run_agent(self, prompt: str) -> str:
         """Run the agent on the files and stage what it changed; return its final message."""
         editable, worktree, links = await self._check_out()
-        task = AgentTask(worktree.folder, prompt, self._environment(worktree), worktree.jail)
+        environment = self._environment(worktree)
         self.on_progress(f"{self.agent.name} is at work")
         try:
-            result = await self.agent.work(task, self.on_progress)
+            result = await self.agent.work(
+                prompt, self.on_progress, folder=worktree.folder, environment=environment, jail=worktree.jail
+            )
         except AgentFailed as error:
             self.details.add_usage(error.usage)
             raise rejected("agent", error.reason, log_tail=error.log_tail) from error
@@ -240,7 +241,7 @@ class MutationEditor:
         # Its repository borrows objects from the parent folder.
         jail = None if self.instances.jails is None else self.instances.jails.jail(folder, readable=(folder.parent,))
         worktree = Worktree(
-            self.parent.commit,
+            self.staged.parents[0],
             folder,
             folder / self.instances.repository.prefix,
             scratch,

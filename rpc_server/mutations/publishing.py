@@ -11,7 +11,7 @@ from evolverpc_common.shielded import run_shielded
 from protocol.code import branch_of
 from protocol.errors import ProgramFailed
 from protocol.mutation import ApplyMutationParams, ChangeRequest, MutationName, Patch, Texts
-from rpc_server.mutations.rules import rejected
+from rpc_server.mutations.file_rules import rejected
 from rpc_server.worktrees.repository import UserRepository
 
 OF_CHANGE_REQUESTS = "^Mutation: change_request$"
@@ -26,7 +26,8 @@ def commit_message(request: ApplyMutationParams, name: MutationName, summary: st
     """Return subject, body and trailers; equal for equal input, as commit ids must be."""
     mutation = request.mutation
     if isinstance(mutation, ChangeRequest):
-        subject = _subject(mutation.request)
+        lines = filter(None, map(_line, mutation.request.splitlines()))
+        subject = _cut(next(lines, "Change the program"))
         body = "" if subject == mutation.request.strip() else mutation.request
     elif isinstance(mutation, Patch):
         subject, body = _cut(f"Apply a patch to {_listed(files)}"), ""
@@ -38,10 +39,6 @@ def commit_message(request: ApplyMutationParams, name: MutationName, summary: st
     paragraphs = [_plain(text)[:_MAX_BODY].strip() for text in (body, summary)]
     parts = [subject, *paragraphs, trailers]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _subject(request: str) -> str:
-    return _cut(next((line for line in map(_line, request.splitlines()) if line), "Change the program"))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -4,28 +4,34 @@ import asyncio
 import base64
 import hashlib
 import json
+import os
+import shutil
 import uuid
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from weakref import WeakValueDictionary
 
 from evolverpc_common.evolved_commits import BRANCHES
+from evolverpc_common.git import GitError
+from evolverpc_common.settings.sources import SettingsError
 from evolverpc_common.shielded import await_shielded, run_shielded
 from protocol import ApplyMutationParams, ApplyMutationResult, Candidate
 from protocol.code import ADDED_COMPONENTS, added_components, added_to
 from protocol.errors import ProgramFailed, RpcError, UnknownCandidate
 from protocol.mutation import Merge, MutationName
-from rpc_server.mutations.agents import Agent, agent_label
+from rpc_server.mutations.agents import Agent, agent_from, agent_label
 from rpc_server.mutations.edits import MutationDetails, MutationEditor, OnProgress, ParentInfo
+from rpc_server.mutations.file_rules import Rules, Stage, rejected
 from rpc_server.mutations.publishing import Publisher, commit_message
-from rpc_server.mutations.rules import Rules, Stage, rejected
 from rpc_server.program.supervised_command import run_command
 from rpc_server.rpc import wire
 from rpc_server.rpc.params import invalid
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.candidates import ChangedCandidate, changed_candidate, named_commit
 from rpc_server.worktrees.instances import Instance, InstancePool
-from rpc_server.worktrees.repository import BranchTaken
+from rpc_server.worktrees.repository import BranchTaken, UserRepository
 from rpc_server.worktrees.staged_change import StagedChange
 from rpc_server.worktrees.worktree import Worktree, worktree_environment
 
@@ -59,7 +65,6 @@ class _CommittedChange:
     bundle: bytes
     summary: str
     files: list[str]
-    diff: str
 
 
 class CodeMutations:
@@ -122,12 +127,18 @@ class CodeMutations:
             if not await run_shielded(self._repository.has, parents[1]):
                 raise UnknownCandidate(f"there is no commit {parents[1]} here", commit=parents[1])
         async with self._instances.acquire(parents[0]) as instance:
-            parent = ParentInfo(parents[0], instance.seed, instance.worktree.environment)
-        attempt = _Attempt(self._instances, self._agent, self._rules, named, parents, parent, on_progress)
-        details = attempt.details
+            parent = ParentInfo(instance.seed, instance.worktree.environment)
+        staged = StagedChange(self._repository, self._instances.state.new_folder("drafts"), *parents)
+        details = MutationDetails()
+        editor = MutationEditor(self._instances, self._agent, staged, parent, details, on_progress)
         try:
             async with AsyncExitStack() as undo:
-                committed, instance = await attempt.prepare(undo)
+                try:
+                    await run_shielded(staged.open)
+                    committed = await self._commit_edit(named, editor)
+                    instance = await self._start_checked(editor, committed.commit, undo)
+                finally:
+                    await run_shielded(staged.close)
                 result = _result(named, parent, committed, instance.seed, details)
                 kept = {"asked": named.digest, "answer": result.model_dump(exclude_none=True), "made": uuid.uuid4().hex}
                 try:
@@ -144,54 +155,27 @@ class CodeMutations:
             await await_shielded(self._instances.add(instance))
         return result
 
-
-@dataclass(frozen=True)
-class _Attempt:
-    """Everything of a mutation that leaves the repository unchanged: edit, rules, commit, a running instance, check."""
-
-    instances: InstancePool
-    agent: Agent
-    rules: Rules
-    named: _NamedRequest
-    parents: list[str]
-    parent: ParentInfo
-    on_progress: OnProgress
-    details: MutationDetails = field(default_factory=MutationDetails)
-
-    async def prepare(self, undo: AsyncExitStack) -> tuple[_CommittedChange, Instance]:
-        """Do everything. `undo` closes the instance."""
-        folder = self.instances.state.new_folder("drafts")
-        staged = StagedChange(self.instances.repository, folder, *self.parents)
-        try:
-            await run_shielded(staged.open)
-            committed = await self._commit_edit(staged)
-            return committed, await self._start_checked(staged, committed.commit, undo)
-        finally:
-            await run_shielded(staged.close)
-
-    async def _commit_edit(self, staged: StagedChange) -> _CommittedChange:
-        """Edit, check the rules, and commit in the staging area."""
-        request = self.named.request
-        editor = MutationEditor(self.instances, self.agent, staged, self.parent, self.details, self.on_progress)
-        summary = await editor.edit(request.mutation)
+    async def _commit_edit(self, named: _NamedRequest, editor: MutationEditor) -> _CommittedChange:
+        """Edit, check the rules, and commit in the staged change."""
+        staged, details = editor.staged, editor.details
+        summary = await editor.edit(named.request.mutation)
         changes = await run_shielded(staged.changes)
-        self.rules.check(changes)
-        diff = await run_shielded(staged.diff, changes, self.instances.settings.max_diff_bytes)
-        self.details.diff = diff.text
-        self.rules.check_size(diff.size)
+        self._rules.check(changes)
+        details.diff, size = await run_shielded(staged.diff, changes, self._rules.max_diff_bytes)
+        self._rules.check_size(size)
         files = [file.path for file in changes]
-        commit = await run_shielded(staged.commit, commit_message(request, self.named.name, summary, files))
-        bundle = await run_shielded(staged.bundle, commit, self.named.branch)
-        return _CommittedChange(commit, bundle, summary, files, diff.text)
+        commit = await run_shielded(staged.commit, commit_message(named.request, named.name, summary, files))
+        return _CommittedChange(commit, await run_shielded(staged.bundle, commit, named.branch), summary, files)
 
-    async def _start_checked(self, staged: StagedChange, commit: str, undo: AsyncExitStack) -> Instance:
-        """Return a new instance of the commit that has started and passes the user's check."""
+    async def _start_checked(self, editor: MutationEditor, commit: str, undo: AsyncExitStack) -> Instance:
+        """Return a new instance of the commit that has started and passes the user's check; `undo` closes it."""
+        instances, staged = self._instances, editor.staged
         try:
-            instance = await self.instances.create_from(commit, staged.objects, self.on_progress)
-            undo.push_async_callback(lambda: await_shielded(self.instances.close_instance(instance)))
-            if self.instances.settings.check_command is not None:
-                self.on_progress("running the check")
-                if changed := await run_check(self.instances.settings, staged, instance.worktree):
+            instance = await instances.create_from(commit, staged.objects, editor.on_progress)
+            undo.push_async_callback(lambda: await_shielded(instances.close_instance(instance)))
+            if instances.settings.check_command is not None:
+                editor.on_progress("running the check")
+                if changed := await run_check(instances.settings, staged, instance.worktree):
                     reason = f"the check changed files, so they are not those of the commit: {changed:.500}"
                     raise rejected("check", reason)
         except ProgramFailed as error:
@@ -200,7 +184,7 @@ class _Attempt:
             logs = [error.details.get(name) for name in ("traceback", "log_tail")]
             log_tail = "\n".join(text for text in logs if isinstance(text, str) and text)
             stage = _STAGES.get(error.details.get("stage"), "start")
-            without_paths = self.instances.state.without_paths
+            without_paths = instances.state.without_paths
             raise rejected(stage, without_paths(error.message), log_tail=without_paths(log_tail)) from error
         return instance
 
@@ -232,8 +216,8 @@ def _result(
     return ApplyMutationResult(
         candidate=changed.candidate,
         commit=committed.commit,
-        parent=parent.commit,
-        diff=committed.diff,
+        parent=named_commit(named.request.candidate),
+        diff=details.diff or "",
         files=committed.files,
         summary=committed.summary,
         branch=named.branch,
@@ -253,3 +237,95 @@ def _changed_candidate(named: _NamedRequest, parent: ParentInfo, now: Candidate,
     both = {**ours, **{name: text for name, text in theirs.items() if name not in ours}}
     as_now = {name: now.get(name, text) for name, text in parent.seed.items()}
     return changed_candidate({**candidate, ADDED_COMPONENTS: added_components(both)}, as_now, now, named.branch, commit)
+
+
+_NEEDED = (2, 38)
+"""The first git that merges without a working tree."""
+
+
+async def open_mutations(instances: InstancePool) -> CodeMutations:
+    """Return the mutations of these instances, as their settings configure them.
+
+    Raises:
+        SettingsError: git is too old, or the remote or agent does not exist.
+    """
+    settings = instances.settings
+    rules = Rules.of(settings, instances.repository.prefix)
+    agent = agent_from(settings.model_copy(update={"agent_command": _agent_command(settings)}))
+    await asyncio.to_thread(_check_git, instances.repository, settings.push)
+    return CodeMutations(instances, agent, rules)
+
+
+async def check_prerequisites(instances: InstancePool, commit: str) -> None:
+    """Check that mutations of this commit can succeed: the agent exists, and the check passes unchanged.
+
+    Raises:
+        SettingsError: there is no such agent, or the check fails on the commit itself.
+        ProgramFailed: the commit has no running instance.
+    """
+    settings = instances.settings
+    async with instances.acquire(commit) as instance:
+        _check_agent(settings, worktree_environment(settings, instance.worktree))
+        if settings.check_command is None:
+            return
+        staged = StagedChange(instances.repository, instances.state.new_folder("drafts"), commit)
+        try:
+            await run_shielded(staged.open)
+            changed = await run_check(settings, staged, instance.worktree)
+        except ProgramFailed as error:
+            log = str(error.details["log_tail"]).rstrip()
+            output = "".join(f"\n    {line}" for line in log.splitlines())
+            raise SettingsError(
+                f"`check_command` fails on the code as it is, so every change would be rejected: {error.message}"
+                + (f"\n  its output:{output}" if output else "")
+            ) from None
+        finally:
+            await run_shielded(staged.close)
+    if changed:
+        raise SettingsError(f"`check_command` changes files, so every change would be rejected: {changed:.500}")
+
+
+def _agent_command(settings: Settings) -> tuple[str, ...] | None:
+    """Return the agent command with paths resolved from `root`: the executable, and words that lead out of it.
+
+    Other words may name files that the agent finds in the worktree.
+    """
+    if settings.agent_command is None:
+        return None
+    name, *words = settings.agent_command
+    own = _from_root(settings, name) if os.sep in name else name
+    return (own, *(_from_root(settings, word) if _is_outside_root(word) else word for word in words))
+
+
+def _check_agent(settings: Settings, environment: Mapping[str, str]) -> None:
+    command = _agent_command(settings)
+    if settings.agent_command is None or command is None:
+        return
+    for word in (word for word in settings.agent_command[1:] if _is_outside_root(word)):
+        if not Path(_from_root(settings, word)).exists():
+            raise SettingsError(f"`agent_command`: there is no {word} in {settings.root}")
+    if shutil.which(command[0], path=environment.get("PATH")) is None:
+        name = settings.agent_command[0]
+        raise SettingsError(f"`agent_command`: no {name} on PATH or in {settings.root} can be executed")
+
+
+def _from_root(settings: Settings, path: str) -> str:
+    return os.path.normpath(settings.root.absolute() / path)
+
+
+def _is_outside_root(word: str) -> bool:
+    return word.startswith(f"..{os.sep}")
+
+
+def _check_git(repository: UserRepository, remote: str | None) -> None:
+    from git import Git  # a tenth of a second
+
+    version = Git().version_info
+    if version < _NEEDED:
+        this = ".".join(map(str, version)) or "an unknown version"
+        raise SettingsError(f"`allow_mutations` needs git {_NEEDED[0]}.{_NEEDED[1]} or newer; this is {this}")
+    if remote is not None:
+        try:
+            repository.git.line("remote", "get-url", remote)
+        except GitError as error:
+            raise SettingsError(f"`push`: {error}") from None

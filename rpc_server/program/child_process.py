@@ -51,23 +51,15 @@ class Pipes:
             for descriptor in made:
                 os.close(descriptor)
             raise
-        self.child_stdin, self.stdin, self.stdout, self.child_stdout, self.stderr, self.child_stderr = made
-        for descriptor in (self.stdin, self.stdout, self.stderr):
+        child_stdin, self.stdin, self.stdout, child_stdout, self.stderr, child_stderr = made
+        self.child_ends = (child_stdin, child_stdout, child_stderr)
+        self.own_ends = (self.stdin, self.stdout, self.stderr)
+        for descriptor in self.own_ends:
             os.set_blocking(descriptor, False)
-
-    @property
-    def child_ends(self) -> tuple[int, int, int]:
-        """The child's ends: stdin, stdout, stderr."""
-        return self.child_stdin, self.child_stdout, self.child_stderr
 
     def close_child_ends(self) -> None:
         """Close the child's ends, once it has them."""
         for descriptor in self.child_ends:
-            os.close(descriptor)
-
-    def close_own_ends(self) -> None:
-        """Close the server's ends, if no process was started."""
-        for descriptor in (self.stdin, self.stdout, self.stderr):
             os.close(descriptor)
 
 
@@ -104,7 +96,8 @@ class SpawnedChild:
                 start_new_session=True,
             )
         except OSError:
-            pipes.close_own_ends()
+            for descriptor in pipes.own_ends:
+                os.close(descriptor)
             raise
         finally:
             pipes.close_child_ends()
@@ -189,7 +182,7 @@ class ChildProcess:
         self._on_output, self._on_log, self._on_end = on_output, on_log, on_end
         self._unsent = bytearray()
         self._ends_input = False
-        self._open = {pipes.stdin, pipes.stdout, pipes.stderr}
+        self._open = {*pipes.own_ends}
         self.alive = True
         """False as soon as its exit is known, before `exited` is set."""
         self.exited: asyncio.Future[Exit] = self._loop.create_future()

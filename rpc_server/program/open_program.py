@@ -16,8 +16,8 @@ from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
 from rpc_server.program.launcher import CommandLauncher, Launcher, PythonLauncher, find_interpreter, program_environment
 from rpc_server.program.process_pool import Pool
-from rpc_server.program.process_start import start_process
 from rpc_server.program.program import Program
+from rpc_server.program.scheduler import start_process
 from rpc_server.rpc import wire
 from rpc_server.settings.settings import Settings, concerns
 
@@ -35,6 +35,8 @@ def digest_settings(settings: Settings, seed: Candidate | None) -> dict[str, Any
     out, as they do not change scores.
     """
     root = settings.root.absolute()
+    dspy = {"metric": settings.metric, "inputs": settings.inputs}
+    dspy |= settings.dspy.model_dump(exclude={"warn_on_score_mismatch"})
     return {
         "program": None if settings.program is None else _seen_from(root, settings.program),
         "adapter": settings.adapter,
@@ -46,7 +48,7 @@ def digest_settings(settings: Settings, seed: Candidate | None) -> dict[str, Any
         "trust_results": settings.trust_results,
         "model_hosts": list(settings.model_hosts),
         # A saved program counts by content, read in its process.
-        **({"dspy": _dspy_options(settings)} if settings.is_a == "dspy" else {}),
+        **({"dspy": dspy} if settings.is_a == "dspy" else {}),
     }
 
 
@@ -75,12 +77,6 @@ def _seen_from(root: Path, path: Path | str) -> str:
     return absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else str(path)
 
 
-def _dspy_options(settings: Settings) -> dict[str, Any]:
-    """Return what of a DSPy program's settings its digest covers."""
-    digested = settings.dspy.model_dump(exclude={"warn_on_score_mismatch"})
-    return {"metric": settings.metric, "inputs": settings.inputs, **digested}
-
-
 _WORKER_SETTINGS = (
     *("program", "adapter", "adapter_args", "name", "version", "concurrency"),
     *("trust_results", "model_hosts", "example_timeout_s", "max_trace_bytes", "metric", "inputs"),
@@ -106,11 +102,8 @@ async def open_program(
     """
     try:
         stated = digest_settings(digest_of or settings, _seed_candidate(settings))
-        launcher = (
-            _launcher(settings, stated, jail)
-            if make_launcher is None
-            else make_launcher(_worker_config(settings, stated, jail))
-        )
+        config = _worker_config(settings, stated, jail)
+        launcher = _launcher(settings, config, jail) if make_launcher is None else make_launcher(config)
         try:
             first = await start_process(launcher, settings.start_timeout_s)
             try:
@@ -132,11 +125,10 @@ async def open_program(
         raise _with_all_details(error, settings, in_process=make_launcher is not None) from error.__cause__
 
 
-def _launcher(settings: Settings, stated: dict[str, Any], jail: Jail | None) -> Launcher:
+def _launcher(settings: Settings, config: dict[str, Any], jail: Jail | None) -> Launcher:
     env, root = program_environment(settings), settings.root.absolute()
     if settings.command is not None:
         return CommandLauncher(settings.command, root=root, env=env, jail=jail)
-    config = _worker_config(settings, stated, jail)
     return PythonLauncher(find_interpreter(settings), config, root=root, env=env, jail=jail)
 
 

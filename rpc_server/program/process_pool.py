@@ -11,11 +11,9 @@ from typing import Any
 from protocol import Candidate, CandidateItem, Example, ProgramInfo
 from rpc_server.program.child_process import Exit
 from rpc_server.program.launcher import Launcher
-from rpc_server.program.process_answers import Attempt, result_of_method, results_of_examples
-from rpc_server.program.process_output import OpenRequest
-from rpc_server.program.process_start import Worker
 from rpc_server.program.program import PROGRAM_CAPABILITIES, ResultDict, combined_limits
-from rpc_server.program.scheduler import Scheduler, Turns
+from rpc_server.program.results import Attempt, result_of_method, results_of_examples
+from rpc_server.program.scheduler import Scheduler, Turns, Worker
 from rpc_server.settings.settings import Settings
 
 GRACE_S = 0.75
@@ -49,7 +47,6 @@ class Pool:
         self._is_serial = first.room == 1 and not self._cancels  # a process has ended a request when it answers
         self._max_line_bytes = described.limits.max_request_bytes if settings.is_a == "command" else None
         self._call_timeout_s = settings.call_timeout_s
-        self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count(1)
         self._last_chance = asyncio.Lock()
         self._scheduler = Scheduler(
@@ -193,43 +190,34 @@ class Pool:
         """Send a request; cancel it at its limit, and end its process if it is not answered within the grace period."""
         params = self._with_meta(worker, attempt, method, params)
         request = worker.process.ask(method, params, max_bytes=self._max_line_bytes, log=attempt.log)
-        if attempt.limit_s is not None:
-            attempt.timer = self._loop.call_later(attempt.limit_s, self._limit_reached, worker, attempt)
         try:
+            done, _ = await asyncio.wait({request.answer}, timeout=attempt.limit_s)
+            if not done:
+                attempt.is_overdue = True
+                self._cancel(worker, attempt)
+                done, _ = await asyncio.wait({request.answer}, timeout=GRACE_S)
+            if not done:
+                worker.process.collect_output()
+                if worker.rows > 1:
+                    others = "a process did not end a request that was late: its requests run again (%d)"
+                    logger.warning(others, worker.rows)
+                self._scheduler.end(worker, graceful=False)
             result = await asyncio.shield(request.answer)
         except asyncio.CancelledError:  # no call waits for it
-            worker.spoiled |= not await self._has_ended(worker, attempt, request)
+            if self._cancels:
+                self._cancel(worker, attempt)
+                await asyncio.wait({request.answer}, timeout=GRACE_S)
+            worker.spoiled |= not request.answer.done()
             raise
-        finally:
-            if attempt.timer is not None:
-                attempt.timer.cancel()
         if not isinstance(result, Exit) and "adapter_state" in self.capabilities:
             given = result.get("result")
             if isinstance(given, dict) and "adapter_state" in given:
                 self._scheduler.adapter_state = given["adapter_state"]
         return result
 
-    def _limit_reached(self, worker: Worker, attempt: Attempt) -> None:
-        attempt.is_overdue = True
-        self._cancel(worker, attempt)
-        attempt.timer = self._loop.call_later(GRACE_S, self._end_overdue, worker)
-
-    def _end_overdue(self, worker: Worker) -> None:
-        worker.process.collect_output()
-        if worker.rows > 1:
-            logger.warning("a process did not end a request that was late: its requests run again (%d)", worker.rows)
-        self._scheduler.end(worker, graceful=False)
-
     def _cancel(self, worker: Worker, attempt: Attempt) -> None:
         if self._cancels:
             worker.process.ask("cancel", {"call_id": attempt.call_id})
-
-    async def _has_ended(self, worker: Worker, attempt: Attempt, request: OpenRequest) -> bool:
-        """Cancel an attempt for which no call waits; return whether it has ended, or does within the grace period."""
-        if self._cancels:
-            self._cancel(worker, attempt)
-            await asyncio.wait({request.answer}, timeout=GRACE_S)
-        return request.answer.done()
 
     def _with_meta(self, worker: Worker, attempt: Attempt, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the params with what the process needs to cancel the request, and the state of the one before."""

@@ -118,30 +118,6 @@ def combined_limits(program: Limits, settings: Settings) -> Limits:
     )
 
 
-class TrajectoryRefs(Protocol):
-    """Makes and resolves an instance's trajectory references."""
-
-    def outgoing(self, result: ResultDict, group: str | None, data: JsonValue = None) -> ResultDict:
-        """Return the result for the client; `data`: of its example, if the client cannot have it."""
-        ...
-
-    def traces(self, refs: Sequence[str]) -> list[bytes]:
-        """Return a `Trace` of the contract for each ref, as JSON. Raises `TrajectoryExpired`."""
-        ...
-
-    def incoming(self, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the results for the program.
-
-        Raises:
-            TrajectoryExpired: with the `refs` that are unknown here.
-        """
-        ...
-
-    def expired(self, error: TrajectoryExpired) -> TrajectoryExpired:
-        """Return the program's own error with the refs that the client knows."""
-        ...
-
-
 class ProgramRefs:
     """References of a program that keeps its trajectories itself, prefixed with this instance's id."""
 

@@ -51,26 +51,18 @@ def request_line(number: int, method: str, params: dict[str, Any]) -> bytes:
     return wire.write({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + b"\n"
 
 
-def read_line(line: bytes) -> dict[str, Any] | None:
-    """Return the message in a line of stdout; None if the line is text that the program printed.
+def read_line(line: bytes) -> tuple[dict[str, Any] | None, str]:
+    """Return the message in a line of stdout, None if the line is text that the program printed; and its fault.
 
-    A response that cannot be read is an `UnreadableMessage`, so that its request does not wait.
+    A fault is why the line is no JSON-RPC message, or cannot be read; empty if it is one. A response that cannot be
+    read is an `UnreadableMessage`, so that its request does not wait.
     """
     line = line.removeprefix(_BYTE_ORDER_MARK)
     try:
         message = wire.read(line)
-    except ParseError:
-        answer = _ANSWER.search(line)
-        return None if answer is None else UnreadableMessage(int(answer[1]), fault_of(line))
-    return message if isinstance(message, dict) and "jsonrpc" in message else None
-
-
-def fault_of(line: bytes) -> str:
-    """Return why a line is no JSON-RPC message, or cannot be read; empty if it is one."""
-    try:
-        value = wire.read(line)
     except ParseError as error:
-        return str(error.details["reason"])
-    if not isinstance(value, dict):
-        return "no JSON object"
-    return "" if "jsonrpc" in value else 'the member "jsonrpc": "2.0" is missing'
+        answer, fault = _ANSWER.search(line), str(error.details["reason"])
+        return None if answer is None else UnreadableMessage(int(answer[1]), fault), fault
+    if not isinstance(message, dict):
+        return None, "no JSON object"
+    return (message, "") if "jsonrpc" in message else (None, 'the member "jsonrpc": "2.0" is missing')

@@ -15,8 +15,8 @@ from protocol import Candidate
 from protocol.errors import ProgramFailed, UnknownCandidate
 from rpc_server.jail.jail import JailFactory
 from rpc_server.program.open_program import open_program
-from rpc_server.program.process_start import StartTimedOut
 from rpc_server.program.program import Program
+from rpc_server.program.scheduler import StartTimedOut
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.candidates import check_names
 from rpc_server.worktrees.environments import CommitEnvironments, Environment

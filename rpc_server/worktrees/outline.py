@@ -45,10 +45,14 @@ def outline_of(repository: UserRepository, commit: str) -> str:
     contents = repository.read_all(commit, [*paths[:MAX_READ], *notes])
     lines = []
     for at, path in enumerate(paths):
-        name, content = _printable(path), contents.get(path) if at < MAX_READ else None
+        name = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        content = contents.get(path) if at < MAX_READ else None
         lines.append(name if content is None else "\n".join([name + _size(content), *_definitions(content)]))
-    notes_text = "".join(_note(path, contents[path]) for path in notes if contents.get(path))[:MAX_NOTES]
-    listed = _cut("\n".join(lines), MAX_CHARACTERS - len(notes_text))
+    texts = {path: contents[path].decode("utf-8", "replace").strip() for path in notes if contents.get(path)}
+    notes_text = "".join(f"\n{PurePosixPath(path).name}:\n{text}\n" for path, text in texts.items())[:MAX_NOTES]
+    listed, most = "\n".join(lines), MAX_CHARACTERS - len(notes_text)
+    if len(listed) > most:
+        listed = listed[:most].rpartition("\n")[0] + "\n... (more files than fit here)"
     return f"Files ({len(paths)}):\n{listed}\n{notes_text}"
 
 
@@ -69,17 +73,3 @@ def _definitions(content: bytes) -> list[str]:
     about = next((line for line in written if any(map(str.isalpha, line))), "") if has_comment else ""
     found = [about] if about else []
     return [f"    {line}" for line in found + [line for line in lines if _DEFINITION.match(line)]]
-
-
-def _note(path: str, content: bytes) -> str:
-    return f"\n{PurePosixPath(path).name}:\n{content.decode('utf-8', 'replace').strip()}\n"
-
-
-def _cut(text: str, most: int) -> str:
-    if len(text) <= most:
-        return text
-    return text[:most].rpartition("\n")[0] + "\n... (more files than fit here)"
-
-
-def _printable(path: str) -> str:
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

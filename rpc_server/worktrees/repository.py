@@ -65,15 +65,6 @@ def exact_git(folder: Path, git_dir: Path | None = None, settings: Mapping[str, 
     return Git(folder, settings={**(settings or {}), **_SETTINGS}, variables=variables, network=True, timeout_s=None)
 
 
-def _drivers_off(names: list[str]) -> dict[str, str]:
-    """Return settings that turn off the filters and merge drivers among configured settings, by their full names.
-
-    Their commands run in a tree, so they may run or import files that an agent wrote.
-    """
-    drivers = (name for name in names if name.startswith("merge.") and name.endswith(".driver"))
-    return filters_off(names) | dict.fromkeys(drivers, _MERGE_AS_TEXT)
-
-
 class NoRepository(SettingsError):
     """There is no usable repository; the message names the next step."""
 
@@ -97,10 +88,13 @@ class UserRepository:
         try:
             self.top = Path(own.line("rev-parse", "--show-toplevel"))
             self.git_dir = (folder / own.line("rev-parse", "--git-common-dir")).resolve()
-            off = _drivers_off(own.fields("config", "--list", "--name-only", "-z"))
+            names = own.fields("config", "--list", "--name-only", "-z")
         except GitError as error:
             advice = "" if "dubious ownership" in str(error) else "; worktrees need one: git init, git add, git commit"
             raise NoRepository(f"{folder}: {error}{advice}") from None
+        # The commands of filters and merge drivers run in a tree, so they may run or import files that an agent wrote.
+        drivers = [name for name in names if name.startswith("merge.") and name.endswith(".driver")]
+        off = filters_off(names) | dict.fromkeys(drivers, _MERGE_AS_TEXT)
         inside = folder.relative_to(self.top.resolve()).as_posix()
         self.prefix = "" if inside == "." else inside
         # With the user's settings, and the index and HEAD of this working tree, which may be a linked one.
@@ -157,10 +151,6 @@ class UserRepository:
         found = self.git.fields("check-attr", "-z", "--stdin", "filter", stdin=paths)
         named = zip(found[::3], found[2::3], strict=True)
         return [f"{path} ({name})" for path, name in named if name in self._filters | {"lfs"}]
-
-    def read(self, commit: str, path: str, objects: Path | None = None) -> bytes | None:
-        """Return the content of a file in the commit; None if there is no such file."""
-        return self.read_all(commit, [path], objects).get(path)
 
     def read_all(self, commit: str, paths: Iterable[str], objects: Path | None = None) -> dict[str, bytes]:
         """Return the contents of the given paths that are files in the commit; of a link, its target."""

@@ -102,6 +102,15 @@ class SandboxExit:
     status: int | None = None
     detail: str = ""
 
+    def __str__(self) -> str:
+        words = {
+            "exited": f"its server ended with status {self.status}",
+            "timed_out": "its lifetime was over",
+            "terminated": "it was ended from outside",
+            "lost": "it is lost",
+        }[self.kind]
+        return f"{words}: {self.detail}" if self.detail else words
+
 
 @with_config(ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from typing import Literal, get_args
 
-from sandbox_runtime.api.egress import GatewaySession
 from sandbox_runtime.api.sandbox import RuntimeUnavailable
+from sandbox_runtime.api.spec import GatewaySession
 from sandbox_runtime.runtime import Runtime
 
 RuntimeKind = Literal["process", "bubblewrap", "docker", "modal"]
@@ -27,7 +27,7 @@ def open_runtime(
         ValueError: there is no such kind.
     """
     if kind == "process":
-        from sandbox_runtime.backends.process.backend import ProcessBackend
+        from sandbox_runtime.backends.process import ProcessBackend
 
         return ProcessBackend()
     if kind == "bubblewrap":

@@ -1,24 +1,28 @@
-"""Where things are in an image of Modal or Docker, and the program that installs a recipe while the image is built.
+"""Images of Modal or Docker: what is where in them, what they are made from, and the program that installs a recipe.
 
-`python -I -m sandbox_runtime.backends.image_setup RECIPE_FOLDER PROGRAM_FOLDER`
+`python -I -m sandbox_runtime.backends.image_setup RECIPE_FOLDER PROGRAM_FOLDER` installs it while the image is built.
 """
 
 import asyncio
+import hashlib
+import importlib.metadata
 import json
 import os
+import re
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from evolverpc_common.build_cache import FILES
-from sandbox_runtime.api.sandbox import SandboxError
+from evolverpc_common.build_cache import FILES, BuiltEnvironment
+from sandbox_runtime.api.sandbox import RuntimeUnavailable, SandboxError
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe
 from sandbox_runtime.backends.plain_commands import run_build
-from sandbox_runtime.environments import BuiltEnvironment, EnvironmentCache
+from sandbox_runtime.environments.cache import EnvironmentCache
 from sandbox_runtime.environments.node import NPM_VARIABLES
 from sandbox_runtime.environments.python import wants_python
 
@@ -48,6 +52,14 @@ RECIPE = "/opt/recipe"
 GATEWAY_VARIABLES = "EVOLVERPC_GATEWAY_VARIABLES"
 """A variable of the installation: a JSON object with variables of build commands, whose token is no secret to them."""
 
+PACKAGES = ("protocol", "rpc_server", "sandbox_runtime", "evolverpc_common")
+"""Our packages in an image; `sandbox_runtime` installs its recipe."""
+
+EXTRAS = ("server", "agent", "sandbox")
+"""Our extras whose requirements an image has; the last one for uv, which installs the recipe."""
+
+_OURS = Path(__file__).parents[2]
+
 _RECIPE = TypeAdapter(Recipe)
 
 
@@ -67,6 +79,51 @@ def prepared(recipe: Recipe, image: str) -> PreparedEnvironment:
         image=image,
         env=env,
     )
+
+
+def name_of(recipe: Recipe) -> str:
+    """Return the name of the recipe's image: it changes with the recipe and with each version of our code."""
+    return f"evolverpc:{recipe.digest}-{own_digest(PACKAGES, EXTRAS)}"
+
+
+def copy_packages(packages: Sequence[str], folder: Path) -> None:
+    """Copy these packages of ours into a folder that is made. Blocks."""
+    for package in packages:
+        shutil.copytree(_OURS / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def requirements(extras: Sequence[str]) -> list[str]:
+    """Return what our packages in an image need, as pip accepts it. Raises `RuntimeUnavailable` if unknown.
+
+    `extras`: of ours, whose requirements are among them.
+    """
+    try:
+        required = importlib.metadata.requires("evolverpc") or ()
+    except importlib.metadata.PackageNotFoundError:
+        raise RuntimeUnavailable(
+            "what an image needs is known where evolverpc is installed: pip install -e '.[sandbox]'"
+        ) from None
+    found: dict[str, None] = {}
+    for text in required:
+        requirement, _, condition = (part.strip() for part in text.partition(";"))
+        extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", condition)
+        if (extra is None or extra[1] in extras) and not requirement.startswith("evolverpc"):
+            found[requirement] = None
+    return list(found)
+
+
+@cache
+def own_digest(packages: tuple[str, ...], extras: tuple[str, ...]) -> str:
+    """Return a digest of all our code in an image."""
+    hashed = hashlib.sha256("\n".join((*requirements(extras), SERVER_PYTHON_VERSION)).encode())
+    for package in packages:
+        for file in sorted((_OURS / package).rglob("*")):
+            if not file.is_file() or "__pycache__" in file.parts:
+                continue
+            content = file.read_bytes()
+            hashed.update(f"{file.relative_to(_OURS)} {len(content)}\n".encode())
+            hashed.update(content)
+    return hashed.hexdigest()[:12]
 
 
 def write_recipe(recipe: Recipe, folder: Path) -> None:

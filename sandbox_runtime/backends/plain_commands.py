@@ -14,7 +14,7 @@ from evolverpc_common import process_reaper
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import EXEC_BYTES, EnvironmentMissing
-from sandbox_runtime.backends.local_steps import captured, end_processes, pids_with_words
+from sandbox_runtime.backends.local_backend import captured, end_processes, pids_with_words
 
 END_S = 25.0
 """Seconds that a reaper may take to end everything; it gives up after 20."""

@@ -8,7 +8,6 @@ to the user. A session of sandboxes has such folders too, with its endpoints fil
 """
 
 import contextlib
-import json
 import os
 import re
 import secrets
@@ -86,12 +85,14 @@ class SandboxRecords:
         root, short = private_folder(self._root), private_folder(self._sockets)
         id_ = secrets.token_hex(6)
         sockets = short / id_
-        record = SandboxRecord(id_, root / id_, sockets, time.time(), ProcessIdentity.this_process(), dict(labels))
+        owner = ProcessIdentity.this_process()
+        kept = _OnDisk(owner=owner, labels=dict(labels), created=time.time(), sockets=str(sockets))
+        record = SandboxRecord(id_, root / id_, sockets, kept.created, owner, kept.labels)
         # Made under another name and renamed, so that no process lists a folder without its record.
         making = root / f".{id_}"
         try:
             making.mkdir(mode=0o700)
-            _write(record, making)
+            replace_file(making / _FILE, kept.model_dump_json(indent=1))
             making.rename(record.folder)
             sockets.mkdir(mode=0o700)
         except BaseException:
@@ -214,14 +215,3 @@ def check_labels(labels: Mapping[str, str]) -> None:
             raise ValueError(f"{key!r} is not the key of a label: small letters, digits and hyphens")
         if not (value.isprintable() and len(value) <= 63):
             raise ValueError(f"the value of label {key!r} must be at most 63 printable characters: {value!r}")
-
-
-def _write(record: SandboxRecord, folder: Path) -> None:
-    assert record.owner is not None, "a record that cannot be read is never written"  # noqa: S101
-    parsed = _OnDisk(
-        owner=record.owner,
-        labels=dict(record.labels),
-        created=record.created,
-        sockets=str(record.sockets),
-    )
-    replace_file(folder / _FILE, json.dumps(parsed.model_dump(), indent=1))

@@ -1,19 +1,109 @@
-"""The folder in which one environment is built, and the commands that run in it."""
+"""The folder in which one environment is built, the limit of its size, and the commands that run in it."""
 
 import asyncio
 import os
 import re
 import signal
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from evolverpc_common.build_cache import BUILD_S, FILES, discard
 from evolverpc_common.python_tools import uv_variables
+from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeInterrupted
 from sandbox_runtime.api.spec import Command
-from sandbox_runtime.environments.disk_limit import BUILD_MB, within
+
+BUILD_MB = 8192
+"""The largest size of one build's folder, in MiB; files linked several times count once."""
+
+KEPT_FREE_MB = 512
+"""Free space that a build leaves on the disk, in MiB: deleted files that it keeps open are in no folder."""
+
+_MIB = 2**20
+_LOOK_S = 0.2
+_LOOKS = 20
+_MEASURE_S = 1.0
+_SHARE = 10
+"""Measuring may take a tenth of the time."""
+
+T = TypeVar("T")
+
+
+async def within(folder: Path, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`, cancelled if `folder` exceeds `BUILD_MB` MiB or the disk is nearly full.
+
+    Raises:
+        EnvironmentMissing: it was cancelled, or `folder` is too large at its end.
+    """
+    working = asyncio.ensure_future(work)
+    watching = asyncio.ensure_future(_excess(folder))
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            raise EnvironmentMissing(f"the environment cannot be built: {watching.result()}")
+        if await _used(folder) > BUILD_MB * _MIB:
+            raise EnvironmentMissing(f"the environment cannot be built: {_too_much()}")
+        return working.result()
+    finally:
+        for task in (working, watching):
+            task.cancel()
+        await await_shielded(asyncio.wait({working, watching}))
+
+
+async def _excess(folder: Path) -> str:
+    """Wait for a violation, and return it.
+
+    The folder is measured from time to time, and at once if as much was written to the disk as it may still hold.
+    """
+    used, free, due = 0, _free(folder), 0.0
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        now_free = _free(folder)
+        if now_free < KEPT_FREE_MB * _MIB:
+            return f"the disk of {folder} has less than {KEPT_FREE_MB} MiB left"
+        began = time.monotonic()
+        if began >= due or free - now_free > BUILD_MB * _MIB - used:
+            used, free = await _used(folder), now_free
+            if used > BUILD_MB * _MIB:
+                return _too_much()
+            due = time.monotonic() + max(_MEASURE_S, _SHARE * (time.monotonic() - began))
+
+
+def _too_much() -> str:
+    return f"it writes more than {BUILD_MB} MiB to the disk; ask for fewer or smaller packages"
+
+
+def _free(folder: Path) -> int:
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+async def _used(folder: Path) -> int:
+    """Return the bytes that the folder takes on its disk, by `du`, which handles paths of any depth.
+
+    It gives up if a folder is removed while it looks, as installers do with theirs: then it looks again.
+    """
+    for _ in range(_LOOKS):
+        process = await asyncio.create_subprocess_exec(
+            *("du", "-skx", str(folder)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            output, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        size = output.partition(b"\t")[0]
+        if size.isdigit():
+            return int(size) * 1024
+        await asyncio.sleep(_LOOK_S)
+    raise EnvironmentMissing(f"the environment cannot be built: du cannot measure {folder}")
+
 
 QUERY_TIMEOUT_S = 600.0
 """Seconds that a program may take; uv fetches a Python in this time."""
@@ -118,14 +208,12 @@ _KILLED = 128 + signal.SIGKILL
 class BuildFolder:
     """The folder in which one environment is built.
 
-    After the first command nothing in it can be trusted; this process writes to it only in `make`. `most_mb`: its
-    largest size, in MiB.
+    After the first command nothing in it can be trusted; this process writes to it only in `make`.
     """
 
     folder: Path
     runner: RunBuildCommand
     on_progress: Callable[[str], None]
-    most_mb: int = BUILD_MB
 
     @property
     def may_build(self) -> bool:
@@ -206,7 +294,7 @@ class BuildFolder:
         argv = argv if cwd is None else ("env", "-C", str(cwd), *argv)
         building = self.runner(argv, self.folder, variables, BUILD_S, [*readable, *readable_by(given)])
         try:
-            status, output = await within(self.folder, self.most_mb, building)
+            status, output = await within(self.folder, building)
         except TimeoutError:
             raise EnvironmentMissing(f"{name} took longer than {BUILD_S:g} s to build the environment") from None
         if status == _KILLED:

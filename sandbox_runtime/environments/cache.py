@@ -11,7 +11,6 @@ from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.sandbox import EnvironmentMissing
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.build_folder import BuildFolder, RunBuildCommand
-from sandbox_runtime.environments.disk_limit import BUILD_MB
 from sandbox_runtime.environments.node import install_node, wants_node
 from sandbox_runtime.environments.python import install_python, wants_python
 
@@ -19,14 +18,12 @@ from sandbox_runtime.environments.python import install_python, wants_python
 class EnvironmentCache(BuildCache):
     """Environments of recipes in `folder`, for every process of this user.
 
-    `folder`: by default `$XDG_CACHE_HOME/evolverpc/environments`, or below `~/.cache`. `build_mb`: the largest size of
-    one build, in MiB.
+    `folder`: by default `$XDG_CACHE_HOME/evolverpc/environments`, or below `~/.cache`.
     """
 
-    def __init__(self, folder: Path | None = None, *, build_mb: int = BUILD_MB) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         super().__init__(folder or cache / "evolverpc" / "environments")
-        self._build_mb = build_mb
 
     async def ready(
         self, recipe: Recipe, *, run: RunBuildCommand, on_progress: Callable[[str], None], rebuild: bool = False
@@ -51,7 +48,7 @@ class EnvironmentCache(BuildCache):
     async def _build(
         self, recipe: Recipe, run: RunBuildCommand, on_progress: Callable[[str], None], folder: Path
     ) -> BuiltEnvironment:
-        site = BuildFolder(folder, run, on_progress, self._build_mb)
+        site = BuildFolder(folder, run, on_progress)
         await asyncio.to_thread(site.make, recipe.checkout)
         parts = []
         if wants_python(recipe):

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from evolverpc_common.build_cache import FILES, BuiltEnvironment
@@ -108,14 +107,6 @@ def wants_node(recipe: Recipe) -> bool:
     return recipe.node is not None or recipe.node_install is not None
 
 
-@dataclass(frozen=True)
-class _Node:
-    """A Node. `program`: the real path of the file. `mounts`: its folders, outside `/usr`."""
-
-    program: Path
-    mounts: tuple[str, ...]
-
-
 async def install_node(
     recipe: Recipe, site: BuildFolder, ready: Callable[[Recipe], Awaitable[BuiltEnvironment]]
 ) -> BuiltEnvironment:
@@ -124,15 +115,15 @@ async def install_node(
     Raises:
         EnvironmentMissing: there is no such Node, or a package cannot be installed.
     """
-    node = await _node(recipe.node or "*", site, ready)
-    folder = node.program.parent
+    node, node_mounts = await _node(recipe.node or "*", site, ready)
+    folder = node.parent
     path = () if is_system(folder) and folder.name == "bin" and folder.parent.name == "usr" else (str(folder),)
     install = recipe.node_install
     if install is None:
-        return BuiltEnvironment(path=path, mounts=(str(site.folder), *node.mounts))
+        return BuiltEnvironment(path=path, mounts=(str(site.folder), *node_mounts))
     npm = _npm(node)
     env = {"PATH": os.pathsep.join([str(folder), os.defpath])}
-    readable = [*node.mounts, *([] if is_system(npm) else [str(npm.parents[1])])]
+    readable = [*node_mounts, *([] if is_system(npm) else [str(npm.parents[1])])]
 
     async def run(command: Sequence[str], where: Path, variables: Mapping[str, str]) -> str:
         return await site.run(command, env={**env, **variables}, readable=readable, cwd=where)
@@ -147,17 +138,20 @@ async def install_node(
     if install.scripts and not site.may_build:
         site.on_progress(f"not run, as they could read the password of the package index: {', '.join(install.scripts)}")
     top = await site.check_out(recipe.checkout, FILES)
-    commands = (str(node.program), str(npm))
+    commands = (str(node), str(npm))
     await install.run(top, commands, commands[0], site.folder, run, site.may_build)
     relative = [f"{FILES}/{PROGRAM}/{modules}" for modules in install.modules]
     return BuiltEnvironment(
         path=(*(f"{site.folder}/{modules}/.bin" for modules in relative), *path),
-        mounts=(str(site.folder), *node.mounts),
+        mounts=(str(site.folder), *node_mounts),
         env={"NODE_PATH": f"{site.folder}/{relative[-1]}", **NPM_VARIABLES},
     )
 
 
-async def _node(wanted: str, site: BuildFolder, ready: Callable[[Recipe], Awaitable[BuiltEnvironment]]) -> _Node:
+async def _node(
+    wanted: str, site: BuildFolder, ready: Callable[[Recipe], Awaitable[BuiltEnvironment]]
+) -> tuple[Path, tuple[str, ...]]:
+    """Return the real path of a Node that is accepted, and its folders outside of `/usr`."""
     try:
         allowed = version_ranges(wanted)
     except ValueError as error:
@@ -166,7 +160,7 @@ async def _node(wanted: str, site: BuildFolder, ready: Callable[[Recipe], Awaita
         prefix = program.parents[1]
         status, text = await run_quietly([str(program), "--version"], Path("/"), {})
         if status == 0 and not is_too_wide(prefix) and _allows(allowed, text):
-            return _Node(program, () if is_system(prefix) else (str(prefix),))
+            return program, () if is_system(prefix) else (str(prefix),)
     return await _fetched(wanted, allowed, site, ready)
 
 
@@ -188,7 +182,7 @@ def _nodes_here() -> Iterator[Path]:
 
 async def _fetched(
     wanted: str, allowed: list[VersionRange], site: BuildFolder, ready: Callable[[Recipe], Awaitable[BuiltEnvironment]]
-) -> _Node:
+) -> tuple[Path, tuple[str, ...]]:
     site.on_progress(f"fetching Node {wanted}, which is not on this machine")
     why: SandboxError | None = None
     for span in reversed(allowed):  # people write the newest last
@@ -201,17 +195,17 @@ async def _fetched(
             continue
         venv = Path(built.env["VIRTUAL_ENV"])
         for program in await asyncio.to_thread(lambda: [*venv.glob(_NODE_OF_WHEEL)]):  # noqa: B023  awaited at once
-            return _Node(program, (str(venv.parent),))
+            return program, (str(venv.parent),)
     raise EnvironmentMissing(
         f"there is no Node {wanted} on this machine, and {WHEEL} cannot be installed: put one on PATH\n{why}"
     )
 
 
-def _npm(node: _Node) -> Path:
+def _npm(node: Path) -> Path:
     """Return the script of npm: the one that came with that Node, else the machine's."""
-    own = node.program.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    own = node.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     if own.is_file():
         return own
     if found := shutil.which("npm"):
         return Path(found).resolve()
-    raise EnvironmentMissing(f"{node.program} came without npm, and there is none on PATH to install packages with")
+    raise EnvironmentMissing(f"{node} came without npm, and there is none on PATH to install packages with")

@@ -13,10 +13,9 @@ from http import HTTPStatus
 from aiohttp import BasicAuth
 
 from evolverpc_common.network_addresses import Address, parse_address, refusal_reason
-from sandbox_runtime.api.egress import Allow, Closed
+from sandbox_runtime.api.spec import Allow, Closed
 from sandbox_runtime.gateway.events import HostConnection, shown
-from sandbox_runtime.gateway.gateway_session import SandboxGatewaySession
-from sandbox_runtime.gateway.http_frontend import UNIDENTIFIED_TIMEOUT_S, Find
+from sandbox_runtime.gateway.gateway_session import UNIDENTIFIED_TIMEOUT_S, Find, SandboxGatewaySession
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns all addresses of a host for a port, in the order to be tried. Raises OSError if there is none."""
@@ -138,7 +137,10 @@ class ConnectProxy:
     ) -> None:
         began, carried, reached = time.monotonic(), _Carried(), False
         try:
-            self._check(head, session)
+            if not self._is_allowed(head, session):
+                what = f"{head.host}:{head.port}"
+                session.refusals.add(what, f"not among the hosts that it may reach ({session.opened_by})")
+                raise _ProxyError(403, NOT_ALLOWED)
             try:
                 there, to = await self._connected(head, session)
                 reached = True
@@ -159,12 +161,6 @@ class ConnectProxy:
                 self._report(HostConnection(session.sandbox, shown(head.host), head.port, *counts))
         except _ProxyError as answered:  # within the session's work: it ends with the session
             await _answer(reader, writer, answered)
-
-    def _check(self, head: _ProxyRequest, session: SandboxGatewaySession) -> None:
-        if not self._is_allowed(head, session):
-            what = f"{head.host}:{head.port}"
-            session.refusals.add(what, f"not among the hosts that it may reach ({session.opened_by})")
-            raise _ProxyError(403, NOT_ALLOWED)
 
     async def _connected(
         self, head: _ProxyRequest, session: SandboxGatewaySession

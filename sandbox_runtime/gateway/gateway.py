@@ -12,11 +12,17 @@ from aiohttp import web
 
 from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.network_addresses import Network
-from sandbox_runtime.api.egress import Egress
+from sandbox_runtime.api.spec import Egress
 from sandbox_runtime.gateway.connect_proxy import ConnectProxy, Resolve, system_resolver
 from sandbox_runtime.gateway.events import GatewayRefusal, HostConnection, ProviderCall, RefusalLog
-from sandbox_runtime.gateway.gateway_session import CONNECTIONS, TUNNELS, Listener, SandboxGatewaySession
-from sandbox_runtime.gateway.http_frontend import HOST_PATH, HttpFrontend
+from sandbox_runtime.gateway.gateway_session import (
+    CONNECTIONS,
+    HOST_PATH,
+    TUNNELS,
+    HttpFrontend,
+    Listener,
+    SandboxGatewaySession,
+)
 from sandbox_runtime.gateway.model_requests import ModelRequests
 from sandbox_runtime.gateway.providers import Provider, SecretHeader, check_together
 from sandbox_runtime.gateway.request_policy import GatewayPolicy

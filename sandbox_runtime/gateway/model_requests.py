@@ -11,11 +11,15 @@ from aiohttp import web
 from evolverpc_common.model_prices import ModelPrice, PriceTable
 from evolverpc_common.rate_limiter import RateExceeded, RateLimiter
 from sandbox_runtime.gateway.events import ProviderCall, shown
-from sandbox_runtime.gateway.gateway_session import BODIES, SandboxGatewaySession
-from sandbox_runtime.gateway.http_frontend import failure
+from sandbox_runtime.gateway.gateway_session import BODIES, SandboxGatewaySession, failure
 from sandbox_runtime.gateway.providers import PATHS, Provider
-from sandbox_runtime.gateway.request_parsing import ModelRequest, UnusableRequest, parse_request
-from sandbox_runtime.gateway.request_policy import GatewayPolicy
+from sandbox_runtime.gateway.request_policy import (
+    RATE_WAIT_S,
+    GatewayPolicy,
+    ModelRequest,
+    UnusableRequest,
+    parse_request,
+)
 from sandbox_runtime.gateway.spend_cap import SpendCap
 from sandbox_runtime.gateway.upstream import UpstreamCall, continue_body
 
@@ -84,7 +88,7 @@ class ModelRequests:
                 call = UpstreamCall(session.sandbox, provider, asked, where, query, price)
                 async with self._spend.charge(max_cost_usd) as charge:
                     charge.counted_usd = 0.0  # until it goes out
-                    await self._rate.wait(self._policy.rate_wait_s)
+                    await self._rate.wait(RATE_WAIT_S)
                     try:
                         return await call.forward(self._http, request)
                     finally:

@@ -18,10 +18,9 @@ from evolverpc_common.model_prices import ModelPrice
 from evolverpc_common.network_addresses import Network
 from evolverpc_common.redaction import StreamRedactor
 from sandbox_runtime.gateway.events import HostConnection, ProviderCall
-from sandbox_runtime.gateway.gateway_session import SandboxGatewaySession
-from sandbox_runtime.gateway.http_frontend import failure
+from sandbox_runtime.gateway.gateway_session import SandboxGatewaySession, failure
 from sandbox_runtime.gateway.providers import HOP_HEADERS, Provider, SecretHeader
-from sandbox_runtime.gateway.request_parsing import ModelRequest
+from sandbox_runtime.gateway.request_policy import ModelRequest
 from sandbox_runtime.gateway.token_usage import JsonUsageReader, StreamUsageReader
 
 CONNECT_S = 30.0

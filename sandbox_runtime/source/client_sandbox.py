@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 from evolverpc_common.shielded import await_shielded
-from sandbox_runtime.api.egress import Closed, Egress, GatewaySession
 from sandbox_runtime.api.sandbox import (
     CommandResult,
     SandboxError,
@@ -26,7 +25,10 @@ from sandbox_runtime.api.sandbox import (
 from sandbox_runtime.api.spec import (
     PYTHON_VARIABLE,
     READY_S,
+    Closed,
     Command,
+    Egress,
+    GatewaySession,
     PreparedEnvironment,
     Recipe,
     ResourceLimits,

@@ -14,10 +14,8 @@ from evolverpc_common.files import lock_if_free, locked, remove_tree
 from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.api.spec import Command, Recipe, ResourceLimits
-from sandbox_runtime.source.origin import (
-    LocalRepository,
+from sandbox_runtime.source.commits import (
     RemoteRepository,
-    SourceCommit,
     address,
     local_commit,
     mirror_path,
@@ -112,10 +110,15 @@ class Source:
 
     async def _made(self, on_progress: Callable[[str], None]) -> Checkout:
         await asyncio.to_thread(self._make_private)
-        async with locked(
-            self._lock(), lambda: on_progress(f"waiting for another process that works with {self._address}")
-        ):
-            origin = await self._origin(on_progress)
+        where, locks = self._address, self._cache / "locks"
+        mirror = mirror_path(where, self._cache) if isinstance(where, RemoteRepository) else None
+        lock = locks / (mirror.name if mirror is not None else _short(str(where)))  # several folders share a mirror
+        async with locked(lock, lambda: on_progress(f"waiting for another process that works with {where}")):
+            if isinstance(where, RemoteRepository):
+                assert mirror is not None  # noqa: S101  it has one
+                origin = await remote_commit(where, self._ref, mirror, self._credentials, on_progress)
+            else:
+                origin = await local_commit(where, self._ref)
             if origin.folder and not await origin.commit.has_folder(origin.folder):
                 raise SandboxError(f"{self._address}: commit {origin.commit.id[:12]} has no folder {origin.folder}")
             needs = await program_needs(origin.commit, origin.folder)
@@ -123,8 +126,8 @@ class Source:
             tar = self._cache / "commits" / f"{origin.commit.id}-{_short(origin.branch)}-plain.tar"
             if not await asyncio.to_thread(tar.exists):
                 await origin.commit.pack(origin.branch, tar, self._most_mb)
-                await run_shielded(self._swept)
-            for used in (tar, origin.commit.folder) if isinstance(self._address, RemoteRepository) else (tar,):
+                await run_shielded(self._sweep)
+            for used in (tar, *([] if mirror is None else [mirror])):
                 os.utime(used)
         installs = [each for each in (needs.install, needs.node_install) if each is not None]
         unused = [f"{path}: not used, {each.decided_by} decides" for each in installs for path in each.unused]
@@ -144,39 +147,20 @@ class Source:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
 
-    async def _origin(self, on_progress: Callable[[str], None]) -> SourceCommit:
-        if isinstance(self._address, LocalRepository):
-            return await local_commit(self._address, self._ref)
-        return await remote_commit(
-            self._address, self._ref, mirror_path(self._address, self._cache), self._credentials, on_progress
-        )
-
-    def _lock(self) -> Path:
-        """Return the lock file of the address: of its mirror, which several folders share."""
-        if isinstance(self._address, RemoteRepository):
-            return self._lock_of(mirror_path(self._address, self._cache))
-        return self._cache / "locks" / _short(str(self._address))
-
-    def _lock_of(self, mirror: Path) -> Path:
-        return self._cache / "locks" / mirror.name
-
-    def _swept(self) -> None:
-        try:
-            self._sweep()
-        except OSError as error:
-            logger.warning("not all that is unused could be removed: %s", error)
-
     def _sweep(self) -> None:
         """Remove what is unused for `KEPT_DAYS`, unless a process works with it. Blocks."""
         before = time.time() - KEPT_DAYS * 24 * 3600
-        for path in self._cache.glob("commits/*"):
-            if _is_older(path, before):
-                remove_tree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        for mirror in self._cache.glob("mirrors/*.git"):
-            if _is_older(mirror, before):
-                with lock_if_free(self._lock_of(mirror)) as held:
-                    if held and _is_older(mirror, before):
-                        remove_tree(mirror)
+        try:
+            for path in self._cache.glob("commits/*"):
+                if _is_older(path, before):
+                    remove_tree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            for mirror in self._cache.glob("mirrors/*.git"):
+                if _is_older(mirror, before):
+                    with lock_if_free(self._cache / "locks" / mirror.name) as held:
+                        if held and _is_older(mirror, before):
+                            remove_tree(mirror)
+        except OSError as error:
+            logger.warning("not all that is unused could be removed: %s", error)
 
 
 def _is_older(path: Path, than: float) -> bool:

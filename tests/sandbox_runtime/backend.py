@@ -34,8 +34,7 @@ from sandbox_runtime import (
     SandboxSpec,
     ServerEndpoint,
 )
-from sandbox_runtime.backends.records import SandboxRecords
-from sandbox_runtime.runtime.health import reached_by
+from sandbox_runtime.runtime import reached_by
 from tests.sandbox_runtime.stub_server import SOURCE
 from tests.support.docker_daemon import containers, no_daemon
 
@@ -126,24 +125,17 @@ async def parse_request(endpoint: ServerEndpoint, token: str | None = None, **as
 @contextlib.asynccontextmanager
 async def local_backend(kind: str, **further: Any) -> AsyncIterator[BackendUnderTest]:
     """One that runs sandboxes on this machine, with records of the test's own."""
-    module, name = f"sandbox_runtime.backends.{kind}.backend", f"{kind.capitalize()}Backend"
-    with short_folder() as base:
-        state, sockets = base / "state", base / "sockets"
-        records = SandboxRecords(kind, state=state, sockets=sockets)
-        another = (
-            "from pathlib import Path\n"
-            "from sandbox_runtime.backends.records import SandboxRecords\n"
-            "from sandbox_runtime.runtime import Runtime\n"
-            f"from {module} import {name}\n"
-            f"records = SandboxRecords({kind!r}, state=Path({str(state)!r}), sockets=Path({str(sockets)!r}))\n"
-            f"runtime = {name}(records=records)\n"
-        )
-        async with getattr(importlib.import_module(module), name)(records=records) as runtime:
+    module = f"sandbox_runtime.backends.{kind}" + (".backend" if kind != "process" else "")
+    name = f"{kind.capitalize()}Backend"
+    with short_folder() as base, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(base / "state"))
+        patch.setenv("XDG_RUNTIME_DIR", str(base))
+        async with getattr(importlib.import_module(module), name)() as runtime:
             yield BackendUnderTest(
                 runtime=runtime,
                 prepared=await runtime.prepare(Recipe(), on_progress=lambda _: None),
-                folders=(state / "sandboxes" / kind, sockets),
-                another=another,
+                folders=(base / "state" / "evolverpc" / "sandboxes" / kind, base / "evolverpc"),
+                another=f"from {module} import {name}\nruntime = {name}()\n",
                 **{"egress": Closed(), "refused": (Open(), Allow(domains=("example.com",))), **further},
             )
 

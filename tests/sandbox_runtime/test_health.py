@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from sandbox_runtime import ServerEndpoint
-from sandbox_runtime.runtime.health import wait_until_healthy
+from sandbox_runtime.runtime import wait_until_healthy
 
 
 @asynccontextmanager

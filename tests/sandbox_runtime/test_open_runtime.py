@@ -8,7 +8,7 @@ import pytest
 from sandbox_runtime import RuntimeUnavailable
 from sandbox_runtime.backends import RUNTIMES, open_runtime
 
-BACKENDS = f"[kind for kind in {RUNTIMES!r} if f'sandbox_runtime.backends.{{kind}}.backend' in sys.modules]"
+BACKENDS = f"[kind for kind in {RUNTIMES!r} if f'sandbox_runtime.backends.{{kind}}' in sys.modules]"
 
 
 def test_only_the_chosen_backend_is_imported() -> None:

@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from sandbox_runtime.backends.docker.backend import base_name
 from sandbox_runtime.backends.docker.container import LABEL
 from sandbox_runtime.backends.docker.docker_command import run_docker
-from sandbox_runtime.backends.docker.images import base_name
 from sandbox_runtime.backends.image_setup import PROGRAM, SERVER_PYTHON
 
 UP_S = 60.0

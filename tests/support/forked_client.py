@@ -37,8 +37,8 @@ from unittest.mock import patch
 from pydantic import BaseModel
 from typer.main import get_command
 
+from sandbox_runtime import server_process
 from sandbox_runtime.api.sandbox import ProcessEndpoint
-from sandbox_runtime.backends.process import running_server
 
 HASH_SEED = "0"
 """Of the forked processes: the one that the optimizer's process has."""
@@ -194,8 +194,8 @@ class ForkServer:
         forking = SimpleNamespace(**vars(subprocess))
         forking.Popen = self._popen
         with ExitStack() as block:
-            with patch.object(running_server, "subprocess", forking):
-                endpoint = block.enter_context(running_server.running_server(arguments, env=env, cwd=cwd))
+            with patch.object(server_process, "subprocess", forking):
+                endpoint = block.enter_context(server_process.running_server(arguments, env=env, cwd=cwd))
             yield endpoint
 
     def _popen(

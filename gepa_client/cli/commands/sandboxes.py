@@ -206,7 +206,7 @@ async def _list_sandboxes(
 ) -> _Listing:
     from sandbox_runtime import SandboxError  # `--help` does without
     from sandbox_runtime.backends import open_runtime
-    from sandbox_runtime.pool import sweep_endpoints_folders
+    from sandbox_runtime.endpoints_file import sweep_endpoints_folders
 
     labels = {RUN_LABEL: run[:LABEL_LENGTH]} if run is not None else None
     listing = _Listing([], {})

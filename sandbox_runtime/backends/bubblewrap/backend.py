@@ -4,22 +4,20 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import run_shielded
-from sandbox_runtime.api.egress import GatewaySession
 from sandbox_runtime.api.sandbox import (
     EnvironmentMissing,
     RuntimeInterrupted,
     SandboxError,
     SandboxGone,
 )
-from sandbox_runtime.api.spec import Command, PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
+from sandbox_runtime.api.spec import Command, GatewaySession, PreparedEnvironment, Recipe, ResourceLimits, SandboxSpec
 from sandbox_runtime.backends.bubblewrap.cgroups import find_control_groups
 from sandbox_runtime.backends.bubblewrap.container import BUILDER, BackendContext, Container, free
-from sandbox_runtime.backends.bubblewrap.container_layout import (
+from sandbox_runtime.backends.bubblewrap.container_command import (
     SERVER,
     VisiblePaths,
     certificate_bundle,
@@ -27,62 +25,14 @@ from sandbox_runtime.backends.bubblewrap.container_layout import (
     server_mounts,
 )
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
-from sandbox_runtime.backends.local_backend import LocalBackend
-from sandbox_runtime.backends.local_steps import check_egress, check_environment, gateway_variables
-from sandbox_runtime.backends.records import SandboxRecords
-from sandbox_runtime.environments import EnvironmentCache
+from sandbox_runtime.backends.local_backend import LocalBackend, check_egress, check_environment, gateway_variables
+from sandbox_runtime.environments.cache import EnvironmentCache
 
 _OUTPUT_BYTES = 64 * 1024
 _LOG_TAIL = 4096
 _MEMORY_MB = 8192
 _WORKSPACE_MB = 64
 _PROCESSES = 1024
-
-
-async def run_build(
-    context: BackendContext,
-    gateway_session: GatewaySession | None,
-    argv: Sequence[str],
-    cwd: Path,
-    env: Mapping[str, str],
-    timeout_s: float,
-    readable: Sequence[str],
-) -> tuple[int, bytes]:
-    """Run one build command in a container, see `environments.RunBuildCommand`; its network is the gateway only.
-
-    `gateway_session`: what builds may reach, None for nothing.
-
-    Raises:
-        EnvironmentMissing: it cannot be run, or needs more memory than a build has. TimeoutError: it took too long.
-        RuntimeInterrupted: its container was not made, or ended before the command.
-    """
-    limits = ResourceLimits(float(os.cpu_count() or 1), _MEMORY_MB, _WORKSPACE_MB, _PROCESSES, timeout_s)
-    user = context.user(builds=True)
-    try:
-        if user is not None:
-            await run_shielded(_give, cwd, user)
-        container = Container(context, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits)
-        try:
-            try:
-                await container.start()
-            except SandboxError as error:
-                raise RuntimeInterrupted(
-                    f"{argv[0]} cannot be run: {error}\n{container.log.text()[-_LOG_TAIL:]}".rstrip()
-                ) from error
-            variables = {**env, **await gateway_variables(gateway_session, container.listen)}
-            output = OutputTail(_OUTPUT_BYTES)
-            status = await container.run(Command(tuple(argv), timeout_s=timeout_s, env=variables), output)
-            if status != 0 and container.has_lacked_memory():
-                raise EnvironmentMissing(f"{argv[0]} needs more than the {_MEMORY_MB} MiB of memory of a build")
-        except SandboxGone as error:
-            raise RuntimeInterrupted(f"{argv[0]} ended with its container, before it was done") from error
-        finally:
-            await container.close()
-    except OSError as error:
-        raise EnvironmentMissing(f"{argv[0]} cannot be run: {error}") from error
-    if status is None:
-        raise TimeoutError(f"{argv[0]} took longer than {timeout_s:g} s")
-    return status, output.bytes()
 
 
 def _give(folder: Path, user: int) -> None:
@@ -103,23 +53,13 @@ _WITHOUT = {
 
 
 class BubblewrapBackend(LocalBackend):
-    """See `LocalBackend`.
-
-    `environments`: the folder of built environments, by default in the user's cache. `build_gateway_session`: what a
-    build may reach, by default nothing.
-    """
+    """See `LocalBackend`. `build_gateway_session`: what a build may reach, by default nothing."""
 
     name = "bubblewrap"
 
-    def __init__(
-        self,
-        *,
-        environments: Path | None = None,
-        build_gateway_session: GatewaySession | None = None,
-        records: SandboxRecords | None = None,
-    ) -> None:
-        super().__init__(records)
-        self._environments = EnvironmentCache(environments)
+    def __init__(self, *, build_gateway_session: GatewaySession | None = None) -> None:
+        super().__init__()
+        self._environments = EnvironmentCache()
         self._build_session = build_gateway_session
         self._context: BackendContext | None = None
 
@@ -141,8 +81,7 @@ class BubblewrapBackend(LocalBackend):
     async def prepare(
         self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
-        run = partial(run_build, self.context, self._build_session)
-        built = await self._environments.ready(recipe, run=run, on_progress=on_progress, rebuild=rebuild)
+        built = await self._environments.ready(recipe, run=self.run_build, on_progress=on_progress, rebuild=rebuild)
         return PreparedEnvironment(
             recipe=recipe,
             server=(*SERVER, "--jail"),
@@ -151,6 +90,43 @@ class BubblewrapBackend(LocalBackend):
             mounts=tuple(dict.fromkeys((*server_mounts(), *built.mounts))),
             env=built.env,
         )
+
+    async def run_build(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
+    ) -> tuple[int, bytes]:
+        """Run one build command in a container, see `RunBuildCommand`; its network is the gateway only.
+
+        Raises:
+            EnvironmentMissing: it cannot be run, or needs more memory than a build has. TimeoutError: it took too long.
+            RuntimeInterrupted: its container was not made, or ended before the command.
+        """
+        limits = ResourceLimits(float(os.cpu_count() or 1), _MEMORY_MB, _WORKSPACE_MB, _PROCESSES, timeout_s)
+        user = self.context.user(builds=True)
+        try:
+            if user is not None:
+                await run_shielded(_give, cwd, user)
+            container = Container(self.context, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits)
+            try:
+                try:
+                    await container.start()
+                except SandboxError as error:
+                    raise RuntimeInterrupted(
+                        f"{argv[0]} cannot be run: {error}\n{container.log.text()[-_LOG_TAIL:]}".rstrip()
+                    ) from error
+                variables = {**env, **await gateway_variables(self._build_session, container.listen)}
+                output = OutputTail(_OUTPUT_BYTES)
+                status = await container.run(Command(tuple(argv), timeout_s=timeout_s, env=variables), output)
+                if status != 0 and container.has_lacked_memory():
+                    raise EnvironmentMissing(f"{argv[0]} needs more than the {_MEMORY_MB} MiB of memory of a build")
+            except SandboxGone as error:
+                raise RuntimeInterrupted(f"{argv[0]} ended with its container, before it was done") from error
+            finally:
+                await container.close()
+        except OSError as error:
+            raise EnvironmentMissing(f"{argv[0]} cannot be run: {error}") from error
+        if status is None:
+            raise TimeoutError(f"{argv[0]} took longer than {timeout_s:g} s")
+        return status, output.bytes()
 
     def container(self, labels: Mapping[str, str], visible: VisiblePaths, limits: ResourceLimits) -> Container:
         """Return a container without a server, for commands of the caller's own; it is not started.

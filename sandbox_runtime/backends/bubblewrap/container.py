@@ -19,11 +19,10 @@ from evolverpc_common.shielded import await_shielded, run_shielded
 from sandbox_runtime.api.sandbox import LOG_BYTES, SandboxError, SandboxExit, SandboxGone
 from sandbox_runtime.api.spec import Command, ResourceLimits
 from sandbox_runtime.backends.bubblewrap.cgroups import ControlGroup, ControlGroups, process_limits, server_variables
-from sandbox_runtime.backends.bubblewrap.container_command import argv_alone, container_argv
-from sandbox_runtime.backends.bubblewrap.container_layout import WORKSPACE, VisiblePaths
+from sandbox_runtime.backends.bubblewrap.container_command import WORKSPACE, VisiblePaths, argv_alone, container_argv
 from sandbox_runtime.backends.bubblewrap.first_process import DESCRIPTORS
-from sandbox_runtime.backends.local_backend import LocalContainer
-from sandbox_runtime.backends.local_steps import (
+from sandbox_runtime.backends.local_backend import (
+    LocalContainer,
     captured,
     end_processes,
     input_of,
@@ -171,8 +170,10 @@ class Container(LocalContainer):
             text, descriptors = b"", []
         answer = json.loads(text) if text else {"status": _KILLED}
         # A process that kills the whole container kills its server first.
-        if answer.get("status") == _KILLED and await self._is_gone(_ALL_KILLED_S):
-            raise SandboxGone("the sandbox has ended")
+        if answer.get("status") == _KILLED:
+            assert self._gone is not None, "it is started"  # noqa: S101
+            if (await asyncio.wait({self._gone}, timeout=_ALL_KILLED_S))[0]:
+                raise SandboxGone("the sandbox has ended")
         if "fault" in answer:
             raise SandboxError(f"the sandbox cannot carry out an order: {answer['fault']}")
         return answer, descriptors
@@ -206,7 +207,6 @@ class Container(LocalContainer):
         return asyncio.create_task(self._status(await self._order(self._command(command), streams)))
 
     async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
-        """See `StartedSandbox.run`."""
         async with AsyncExitStack() as stack:
             out = await stack.enter_async_context(captured(stdout))
             err = out if stderr is None else await stack.enter_async_context(captured(stderr))
@@ -221,7 +221,6 @@ class Container(LocalContainer):
                     await await_shielded(self._stop(connection, status))
 
     async def run_server(self, command: Command) -> SandboxExit:
-        """See `LocalContainer`."""
         own = {"GEPA_LISTEN": "fd:3", **server_variables(self.limits, self._context.groups.missing_controllers)}
         order = self._command(replace(command, env={**command.env, **own}), server=True)
         with server_socket(self.record) as listening:
@@ -236,10 +235,6 @@ class Container(LocalContainer):
         """Return sockets that listen on the container's own 127.0.0.1. Raises `SandboxGone`, `SandboxError`."""
         with await self._order({"listen": ports}) as connection:
             return [socket.socket(fileno=each) for each in (await self._answer(connection))[1]]
-
-    async def _is_gone(self, within_s: float) -> bool:
-        assert self._gone is not None, "it is started"  # noqa: S101
-        return bool((await asyncio.wait({self._gone}, timeout=within_s))[0])
 
     def has_lacked_memory(self) -> bool:
         """Return whether a process in it was killed because the memory was exhausted."""

@@ -13,15 +13,13 @@ from typing import IO
 from evolverpc_common import process_reaper
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
-from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
 from sandbox_runtime.api.sandbox import SandboxError, SandboxExit, SandboxGone
-from sandbox_runtime.api.spec import Command, ResourceLimits
+from sandbox_runtime.api.spec import MODELS_PORT, TUNNEL_PORT, Command, ResourceLimits
 from sandbox_runtime.backends.docker import channels as protocol
 from sandbox_runtime.backends.docker.channels import BrokenChannels, Channel, Channels
 from sandbox_runtime.backends.docker.docker_command import failure, remove_containers
 from sandbox_runtime.backends.image_setup import PORT, SERVER_PYTHON, WORKSPACE
-from sandbox_runtime.backends.local_backend import LocalContainer
-from sandbox_runtime.backends.local_steps import BACKLOG
+from sandbox_runtime.backends.local_backend import BACKLOG, LocalContainer
 from sandbox_runtime.backends.records import SandboxRecords
 
 LABEL = "evolverpc"
@@ -117,11 +115,9 @@ class Container(LocalContainer):
         return self.record.sockets / str(port)
 
     async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
-        """See `StartedSandbox.run`."""
         return await self._run(command, stdout, stderr, command.timeout_s)
 
     async def run_server(self, command: Command) -> SandboxExit:
-        """See `LocalContainer`."""
         listens = replace(command, env={**command.env, "GEPA_LISTEN": f"127.0.0.1:{PORT}"})
         listening = await asyncio.start_unix_server(self._connect, self.record.server, backlog=BACKLOG)
         try:

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import logging
 import math
+import shlex
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,12 +18,62 @@ from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable, SandboxError, SandboxInfo
 from sandbox_runtime.api.spec import STANDARD_PATH, PreparedEnvironment, Recipe, SandboxSpec
 from sandbox_runtime.backends import image_setup
-from sandbox_runtime.backends.modal import images
+from sandbox_runtime.backends.image_setup import (
+    EXTRAS,
+    PACKAGES,
+    PROGRAM,
+    RECIPE,
+    SERVER,
+    SERVER_PYTHON,
+    SERVER_PYTHON_VERSION,
+    copy_packages,
+    name_of,
+    own_digest,
+    requirements,
+    write_recipe,
+)
 from sandbox_runtime.backends.modal.api_calls import GONE, REFUSED, retried, translated_errors
 from sandbox_runtime.backends.modal.creation import START, egress_rules, found, models_url, tags_of_start
 from sandbox_runtime.backends.modal.sandbox import ModalSandbox
-from sandbox_runtime.backends.own_packages import name_of
 from sandbox_runtime.runtime import Runtime
+
+
+def of_recipe(recipe: Recipe, folder: Path) -> modal.Image:
+    """Describe the recipe's image; `folder`: an empty folder that is needed until it is built."""
+    wanted = folder / "recipe"
+    wanted.mkdir()
+    write_recipe(recipe, wanted)
+    return (
+        of_packages(PACKAGES, EXTRAS, folder)
+        .add_local_dir(wanted, RECIPE, copy=True)
+        .run_commands(
+            f"{SERVER_PYTHON} -I -m sandbox_runtime.backends.image_setup {RECIPE} {PROGRAM}", force_build=True
+        )
+    )
+
+
+def of_packages(packages: Sequence[str], extras: Sequence[str], folder: Path) -> modal.Image:
+    """Describe an image with these packages of ours and what these extras require; `folder`: as for `of_recipe`."""
+    ours = folder / "ours"
+    copy_packages(packages, ours)
+    base = f"/usr/local/bin/python{SERVER_PYTHON_VERSION}"
+    site = f"{SERVER}/lib/python{SERVER_PYTHON_VERSION}/site-packages"
+    return (
+        modal.Image.debian_slim(python_version=SERVER_PYTHON_VERSION)
+        .apt_install("git", "ca-certificates")
+        .pip_install("uv")
+        .run_commands(f"uv venv --python {base} {SERVER}")
+        .run_commands(f"uv pip install --python {SERVER_PYTHON} {shlex.join(requirements(extras))}")
+        .add_local_dir(ours, site, copy=True)
+    )
+
+
+async def find_image(name: str, app: modal.App, client: modal.Client) -> str:
+    """Return the id of a published image. Raises Modal's `NotFoundError` if there is none."""
+    image = modal.Image.from_name(name, client=client)
+    await image.build.aio(app)  # of an image that has a name this looks it up, and builds nothing
+    return image.object_id
+
 
 APP = "evolverpc"
 """The default app of sandboxes, which lists them in Modal's own tools."""
@@ -87,12 +139,12 @@ class ModalBackend(Runtime):
         if rebuild:
             on_progress(f"building the image {name} at Modal")
             with translated_errors("build an image"):
-                image = await self._built(name, partial(images.of_recipe, recipe))
+                image = await self._built(name, partial(of_recipe, recipe))
             on_progress(f"published the image {name}")
             return image_setup.prepared(recipe, image)
         with translated_errors("find an image"):
             try:
-                image = await retried(lambda: images.find(name, app, client))
+                image = await retried(lambda: find_image(name, app, client))
             except exception.NotFoundError:
                 raise EnvironmentMissing(
                     f"no image {name} is published at Modal for this program and this version of evolverpc; build it"
@@ -109,13 +161,13 @@ class ModalBackend(Runtime):
             EnvironmentMissing: it cannot be built.
         """
         client, app = self._client_and_app()
-        wanted = images.PackagesImage(tuple(packages), tuple(extras))
+        name = f"evolverpc:{'-'.join(extras)}-{own_digest(tuple(packages), tuple(extras))}"
         with translated_errors("find an image"):
             try:
-                image = await retried(lambda: images.find(wanted.name, app, client))
+                image = await retried(lambda: find_image(name, app, client))
             except exception.NotFoundError:
-                on_progress(f"building the image {wanted.name} at Modal")
-                image = await self._built(wanted.name, partial(images.of_packages, wanted))
+                on_progress(f"building the image {name} at Modal")
+                image = await self._built(name, partial(of_packages, packages, extras))
         return PreparedEnvironment(Recipe(), (), python=image_setup.SERVER_PYTHON, image=image)
 
     async def begin(self, spec: SandboxSpec, log: OutputTail) -> ModalSandbox:
@@ -178,7 +230,7 @@ class ModalBackend(Runtime):
 
     async def _create(self, spec: SandboxSpec, image: str, tags: dict[str, str]) -> modal.Sandbox:
         client, app = self._client_and_app()
-        allowed = egress_rules(spec.egress, spec.gateway_session)
+        networks, names = egress_rules(spec.egress, spec.gateway_session)
         session = spec.gateway_session
         # All of it as secrets: Modal shows and keeps none of these, and those of the gateway session hold a token.
         # No proxy: Modal enforces egress itself, on direct connections.
@@ -198,8 +250,8 @@ class ModalBackend(Runtime):
             workdir=image_setup.WORKSPACE,
             cpu=(spec.limits.cpu, spec.limits.cpu),
             memory=(spec.limits.memory_mb, spec.limits.memory_mb),
-            outbound_cidr_allowlist=allowed.cidrs,
-            outbound_domain_allowlist=allowed.domains,
+            outbound_cidr_allowlist=networks,
+            outbound_domain_allowlist=names,
         )
 
     async def _undo(self, creating: "asyncio.Task[modal.Sandbox]", start: str) -> None:
@@ -226,9 +278,14 @@ class ModalBackend(Runtime):
         return None
 
     async def _built(self, name: str, described: Callable[[Path], modal.Image]) -> str:
+        """Build and publish an image, which `described` describes with an empty folder; return its id."""
         client, app = self._client_and_app()
         try:
-            return await images.build(name, described, app, client)
+            with tempfile.TemporaryDirectory() as folder:
+                image = await asyncio.to_thread(described, Path(folder))
+                await image.build.aio(app)
+                await image.publish.aio(name, client=client)
+                return image.object_id
         except exception.ImageBuildError as error:
             raise EnvironmentMissing(
                 f"the image cannot be built: {error}\n`modal image logs {error.image_id}` has what was written"

@@ -5,26 +5,21 @@ import re
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from evolverpc_common.network_addresses import parse_address
 from evolverpc_common.process_identity import ProcessIdentity
-from sandbox_runtime.api.egress import Allow, Egress, GatewaySession, Open
 from sandbox_runtime.api.sandbox import RuntimeUnavailable, SandboxInfo
+from sandbox_runtime.api.spec import Allow, Egress, GatewaySession, Open
 from sandbox_runtime.backends.records import check_labels
 
 
-@dataclass(frozen=True)
-class EgressRules:
-    """Arguments of `Sandbox.create`. None for both allows everything; two empty lists allow nothing."""
+def egress_rules(
+    egress: Egress, gateway_session: GatewaySession | None
+) -> tuple[list[str], list[str]] | tuple[None, None]:
+    """Return the networks and the names of hosts that the egress allows and, if there is a session, the gateway's.
 
-    cidrs: list[str] | None
-    domains: list[str] | None
-
-
-def egress_rules(egress: Egress, gateway_session: GatewaySession | None) -> EgressRules:
-    """Return the hosts of the egress and, if there is a session, the gateway's.
+    They are arguments of `Sandbox.create`: None for both allows everything, two empty lists nothing.
 
     Raises:
         RuntimeUnavailable: the gateway listens on loopback only.
@@ -34,12 +29,12 @@ def egress_rules(egress: Egress, gateway_session: GatewaySession | None) -> Egre
     networks: tuple[str, ...] = ()
     match egress:
         case Open():
-            return EgressRules(None, None)
+            return None, None
         case Allow():
             hosts, networks = (*egress.domains, *hosts), egress.cidrs
     addresses = [host for host in hosts if parse_address(host) is not None]
     cidrs = [str(ipaddress.ip_network(network)) for network in (*networks, *addresses)]
-    return EgressRules(list(dict.fromkeys(cidrs)), [host for host in dict.fromkeys(hosts) if host not in addresses])
+    return list(dict.fromkeys(cidrs)), [host for host in dict.fromkeys(hosts) if host not in addresses]
 
 
 def models_url(gateway_session: GatewaySession) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from rpc_server.mutations.agents import Agent, AgentResult, AgentTask
+from rpc_server.mutations.agents import Agent, AgentResult
 from tests.support.processes import processes_with
 from tests.support.scripted_anthropic import ScriptedModel
 
@@ -31,12 +31,11 @@ class Workplace:
         self.environment = environment
         self.reported: list[str] = []
 
-    def task(self, prompt: str) -> AgentTask:
-        return AgentTask(self.folder, prompt, self.environment)
-
     async def work(self, agent: Agent, prompt: str = "Make it louder.") -> AgentResult:
         async with asyncio.timeout(60):
-            return await agent.work(self.task(prompt), self.reported.append)
+            return await agent.work(
+                prompt, self.reported.append, folder=self.folder, environment=self.environment, jail=None
+            )
 
     def processes(self) -> dict[int, str]:
         """Return every living process that the work here started, with its command line."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ProgramFailed
-from rpc_server.program.process_output import written_output
+from rpc_server.program.process import written_output
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "dspy.md"
 

@@ -12,7 +12,7 @@ from protocol.errors import ProgramFailed
 from rpc_server.program.child_process import Exit, Pipes
 from rpc_server.program.launcher import CommandLauncher
 from rpc_server.program.process import ProgramProcess
-from rpc_server.program.process_start import start_process
+from rpc_server.program.scheduler import start_process
 from tests.support.waiting import eventually
 
 

@@ -6,7 +6,7 @@ import re
 import pytest
 import pytest_asyncio
 
-from rpc_server.program.process_output import MAX_LOG_BYTES, written_output
+from rpc_server.program.process import MAX_LOG_BYTES, written_output
 from tests.rpc_server.program.conftest import DATA, PACKAGE, needs_node
 from tests.support.waiting import eventually
 

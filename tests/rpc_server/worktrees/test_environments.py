@@ -15,8 +15,7 @@ from evolverpc_common import build_cache
 from evolverpc_common.files import lock_if_free
 from protocol.errors import ProgramFailed
 from rpc_server.settings.settings import Settings
-from rpc_server.worktrees.dependencies import manifests_of
-from rpc_server.worktrees.environments import CommitEnvironments, Environment
+from rpc_server.worktrees.environments import CommitEnvironments, Environment, manifests_of
 from rpc_server.worktrees.repository import UserRepository
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.worktree_project import Open, second

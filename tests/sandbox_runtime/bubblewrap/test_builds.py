@@ -3,15 +3,14 @@ import os
 import signal
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from sandbox_runtime import EnvironmentMissing, RuntimeInterrupted
-from sandbox_runtime.backends.bubblewrap.backend import run_build
+from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
 from sandbox_runtime.backends.bubblewrap.container import host_name, processes_named
-from sandbox_runtime.environments import RunBuildCommand
+from sandbox_runtime.environments.build_folder import RunBuildCommand
 from tests.sandbox_runtime.backend import BackendUnderTest
 from tests.sandbox_runtime.gateway_session import Echoing
 from tests.sandbox_runtime.suite.acting import shell_output
@@ -21,8 +20,9 @@ ENV = {"PATH": "/usr/bin:/bin", "GIVEN": "1"}
 
 
 def builder(backend: BackendUnderTest, gateway_session: Echoing | None = None) -> RunBuildCommand:
-    assert backend.runtime._context is not None
-    return partial(run_build, backend.runtime._context, gateway_session)
+    assert isinstance(backend.runtime, BubblewrapBackend)
+    backend.runtime._build_session = gateway_session
+    return backend.runtime.run_build
 
 
 def names(folder: Path) -> list[str]:

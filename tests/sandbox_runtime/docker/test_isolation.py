@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_runtime import EnvironmentMissing, Recipe, ResourceLimits
-from sandbox_runtime.backends.docker import images
+from sandbox_runtime.backends.docker.backend import IMAGE_LABEL, remove_old
 from sandbox_runtime.backends.docker.container import container_name
 from sandbox_runtime.backends.docker.docker_command import image_id, run_docker
 from tests.sandbox_runtime.backend import BackendUnderTest, parse_request
@@ -69,14 +69,14 @@ async def test_neither_secrets_nor_tokens_are_known_to_the_daemon(backend: Backe
 
 
 async def test_old_images_of_ours_are_removed_and_no_others(backend: BackendUnderTest, tmp_path: Path) -> None:
-    for name, label in (("ours:old", f"LABEL {images.IMAGE_LABEL}=1"), ("another:old", "LABEL other=1")):
+    for name, label in (("ours:old", f"LABEL {IMAGE_LABEL}=1"), ("another:old", "LABEL other=1")):
         (tmp_path / "Dockerfile").write_text(f"FROM scratch\n{label}\n")
         await asyncio.to_thread(run_docker, "build", "--tag", name, str(tmp_path))
-    await images.remove_old()
+    await remove_old()
     assert image_id("ours:old") is not None
     async with asyncio.timeout(30):
         while image_id("ours:old") is not None:  # the daemon counts whole seconds
-            await images.remove_old(hours=0)
+            await remove_old(hours=0)
     assert image_id("another:old") is not None
     assert backend.prepared.image is not None and image_id(backend.prepared.image) is not None
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime.environments import EnvironmentCache
+from sandbox_runtime.environments.cache import EnvironmentCache
 from tests.sandbox_runtime.environments.wheels import HostRun, make_wheel
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from evolverpc_common.build_cache import KEPT_DAYS
 from sandbox_runtime import Recipe
-from sandbox_runtime.environments import EnvironmentCache
+from sandbox_runtime.environments.cache import EnvironmentCache
 from tests.sandbox_runtime.environments.wheels import HostRun, exists, places
 
 TOP = Path(__file__).parents[3]
@@ -23,7 +23,7 @@ import asyncio, sys
 sys.path.insert(0, {str(TOP)!r})
 from pathlib import Path
 from sandbox_runtime import Recipe
-from sandbox_runtime.environments import EnvironmentCache
+from sandbox_runtime.environments.cache import EnvironmentCache
 from tests.sandbox_runtime.environments.wheels import HostRun
 
 class Run(HostRun):

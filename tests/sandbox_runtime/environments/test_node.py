@@ -10,7 +10,7 @@ import pytest
 
 from evolverpc_common.node_tools import node_install
 from sandbox_runtime import EnvironmentMissing, Recipe
-from sandbox_runtime.environments import EnvironmentCache
+from sandbox_runtime.environments.cache import EnvironmentCache
 from sandbox_runtime.environments.node import version, version_ranges
 from tests.sandbox_runtime.environments.wheels import HostRun, exists, make_wheel, places, unpack_command
 from tests.sandbox_runtime.source.repositories import commit

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from evolverpc_common.build_cache import BuiltEnvironment
 from evolverpc_common.python_tools import python_install
 from sandbox_runtime import EnvironmentMissing, Recipe, RuntimeInterrupted
-from sandbox_runtime.environments import BuiltEnvironment, EnvironmentCache
+from sandbox_runtime.environments import build_folder
+from sandbox_runtime.environments.cache import EnvironmentCache
 from tests.sandbox_runtime.environments.wheels import HostRun, exists, local_package, make_wheel, places, unpack_command
 
 
@@ -221,13 +223,16 @@ async def test_no_build_script_runs_where_it_could_read_a_password(
             await environments.ready(GREETING, run=run, on_progress=print)  # wheels are installed
 
 
-async def test_a_build_that_fills_the_disk_is_ended_and_removed(cache: Path, run: HostRun, wheels: Path) -> None:
+async def test_a_build_that_fills_the_disk_is_ended_and_removed(
+    environments: EnvironmentCache, cache: Path, run: HostRun, wheels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_folder, "BUILD_MB", 16)
     make_sdist(wheels, filled := wheels.with_name("filled"), FILLS)
     with pytest.raises(EnvironmentMissing, match="writes more than 16 MiB to the disk"):
-        await EnvironmentCache(cache, build_mb=16).ready(Recipe(packages=("leaks",)), run=run, on_progress=print)
+        await environments.ready(Recipe(packages=("leaks",)), run=run, on_progress=print)
     assert not filled.exists()  # it was ended long before all of it was written
     assert places(cache) == []
-    await EnvironmentCache(cache, build_mb=16).ready(GREETING, run=run, on_progress=print)
+    await environments.ready(GREETING, run=run, on_progress=print)
 
 
 async def test_one_made_afresh_is_beside_its_elder_which_may_be_in_use(

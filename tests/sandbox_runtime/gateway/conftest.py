@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from sandbox_runtime.api.egress import Closed, Egress
+from sandbox_runtime.api.spec import Closed, Egress
 from sandbox_runtime.gateway import (
     Gateway,
     GatewayPolicy,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from evolverpc_common.network_addresses import is_public, parse_address
-from sandbox_runtime.api.egress import Allow, Closed, Egress, Open
+from sandbox_runtime.api.spec import Allow, Closed, Egress, Open
 from sandbox_runtime.gateway import connect_proxy
 from sandbox_runtime.gateway.gateway_session import TUNNELS
 from tests.sandbox_runtime.gateway.conftest import Opens, Recorded, Sandbox, sandbox

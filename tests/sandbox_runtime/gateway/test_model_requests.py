@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from sandbox_runtime.api.egress import Open
+from sandbox_runtime.api.spec import Open
 from sandbox_runtime.gateway import configured, openai
 from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Recorded, sandbox
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, chunk, events, replying

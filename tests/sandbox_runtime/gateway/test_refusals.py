@@ -8,7 +8,7 @@ import socket
 import aiohttp
 import pytest
 
-from sandbox_runtime.api.egress import Closed, Open
+from sandbox_runtime.api.spec import Closed, Open
 from sandbox_runtime.gateway import GatewayPolicy, GatewayPorts, GatewayRefusal
 from sandbox_runtime.gateway.events import RefusalLog
 from sandbox_runtime.gateway.providers import configured
@@ -261,9 +261,10 @@ async def test_models_that_are_not_listed_are_refused(
 
 
 async def test_calls_per_minute_are_over_all_sandboxes(
-    opened: Opens, http: aiohttp.ClientSession, recorded: Recorded
+    opened: Opens, http: aiohttp.ClientSession, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy = GatewayPolicy(calls_per_minute=2, rate_wait_s=1, cap_usd=1.0, prices={"m": (0.0, 10.0)})
+    monkeypatch.setattr("sandbox_runtime.gateway.model_requests.RATE_WAIT_S", 1.0)
+    policy = GatewayPolicy(calls_per_minute=2, cap_usd=1.0, prices={"m": (0.0, 10.0)})
     async with opened(policy) as gateway:
         one, two = await sandbox(gateway), await sandbox(gateway, name="sandbox-2")
         for who, status in ((one, 200), (two, 200), (one, 429)):
@@ -277,7 +278,7 @@ async def test_calls_per_minute_are_over_all_sandboxes(
 async def test_a_connection_without_a_token_is_closed_soon_and_one_with_a_token_stays(
     opened: Opens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sandbox_runtime.gateway.http_frontend.UNIDENTIFIED_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("sandbox_runtime.gateway.gateway_session.UNIDENTIFIED_TIMEOUT_S", 1.0)
     async with opened() as gateway:
         one = await sandbox(gateway)
         port = int(one.models.rpartition(":")[2])

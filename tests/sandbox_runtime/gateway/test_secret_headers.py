@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from sandbox_runtime.api.egress import Open
+from sandbox_runtime.api.spec import Open
 from sandbox_runtime.gateway import SecretHeader
 from tests.sandbox_runtime.gateway.conftest import Opens, Recorded, Sandbox, sandbox
 from tests.sandbox_runtime.gateway.stub_provider import Answer, replying

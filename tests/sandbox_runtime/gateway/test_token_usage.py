@@ -7,7 +7,7 @@ import pytest
 
 from evolverpc_common.model_prices import PriceTable, TokenCounts
 from sandbox_runtime.gateway.providers import Provider, anthropic, configured, known, openai
-from sandbox_runtime.gateway.request_parsing import parse_request
+from sandbox_runtime.gateway.request_policy import parse_request
 from sandbox_runtime.gateway.token_usage import JsonUsageReader, StreamUsageReader
 
 TABLE = {

@@ -4,7 +4,7 @@ from typing import Any
 
 from sandbox_runtime import Command, PreparedEnvironment, Recipe, SandboxSpec
 from sandbox_runtime.backends import image_setup
-from sandbox_runtime.backends.own_packages import name_of
+from sandbox_runtime.backends.image_setup import name_of
 from tests.sandbox_runtime.stub_server import SOURCE
 from tests.support.modal_cloud import Cloud
 

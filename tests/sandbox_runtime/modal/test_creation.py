@@ -10,7 +10,7 @@ import pytest
 from modal_proto import api_pb2
 
 from sandbox_runtime import Allow, Closed, Command, Open, ResourceLimits, RuntimeUnavailable, SandboxNotReady
-from sandbox_runtime.backends.modal.commands import probe_command
+from sandbox_runtime.backends.modal.sandbox import probe_command
 from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.gateway_session import Echoing
 from tests.sandbox_runtime.modal.serving_sandbox import spec

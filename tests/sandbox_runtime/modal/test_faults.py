@@ -9,7 +9,7 @@ from grpclib import Status
 from modal_proto import api_pb2
 
 from sandbox_runtime import Command, RuntimeThrottled, RuntimeUnavailable, SandboxError, SandboxGone
-from sandbox_runtime.backends.modal import commands
+from sandbox_runtime.backends.modal import sandbox as modal_sandbox
 from sandbox_runtime.backends.modal.backend import ModalBackend
 from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.modal.serving_sandbox import WAIT_S, spec
@@ -94,7 +94,7 @@ async def test_a_sandbox_that_dies_in_a_call_is_gone_at_once(cloud: Cloud, runti
 async def test_a_command_whose_end_modal_never_reports_times_out_here(
     cloud: Cloud, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "GRACE_S", 0.3)
+    monkeypatch.setattr(modal_sandbox, "GRACE_S", 0.3)
     sandbox = await runtime.start(spec(cloud))
     cloud.faults.exec_never_ends = True
     done = await asyncio.wait_for(sandbox.exec(Command(("echo", "done"), timeout_s=5)), WAIT_S)

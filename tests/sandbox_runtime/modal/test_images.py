@@ -10,8 +10,7 @@ from evolverpc_common.node_tools import NodeInstall
 from evolverpc_common.python_tools import PythonInstall
 from sandbox_runtime import Command, EnvironmentMissing, Recipe
 from sandbox_runtime.backends import image_setup
-from sandbox_runtime.backends.image_setup import install, read_recipe, write_recipe
-from sandbox_runtime.backends.own_packages import name_of
+from sandbox_runtime.backends.image_setup import install, name_of, read_recipe, write_recipe
 from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.modal.serving_sandbox import spec
 from tests.support.modal_cloud import Cloud

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_runtime import SandboxExit, ServerEndpoint
-from sandbox_runtime.pool import EndpointsFile, PoolEvent, SandboxPool
+from sandbox_runtime.endpoints_file import EndpointsFile
+from sandbox_runtime.pool import PoolEvent, SandboxPool
 
 LIMIT_S = 10.0
 

@@ -4,38 +4,46 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from sandbox_runtime.backends.records import SandboxRecords
-from sandbox_runtime.pool import EndpointsFile, endpoints_folder, sweep_endpoints_folders
+from sandbox_runtime.endpoints_file import SESSIONS, EndpointsFile, endpoints_folder, sweep_endpoints_folders
 
 DIES = """
-import os, sys
-from pathlib import Path
-from sandbox_runtime.backends.records import SandboxRecords
-from sandbox_runtime.pool import endpoints_folder
-with endpoints_folder(SandboxRecords("sessions", state=Path(sys.argv[1]), sockets=Path(sys.argv[2]))):
+import os
+from sandbox_runtime.endpoints_file import endpoints_folder
+with endpoints_folder():
     os._exit(9)
 """
 
 
-def test_one_is_private_and_goes_with_its_block(tmp_path: Path, short: Path) -> None:
-    records = SandboxRecords("sessions", state=tmp_path, sockets=short)
-    with endpoints_folder(records) as folder:
+@pytest.fixture
+def records(tmp_path: Path, short: Path, monkeypatch: pytest.MonkeyPatch) -> SandboxRecords:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
+    return SandboxRecords(SESSIONS)
+
+
+def test_one_is_private_and_goes_with_its_block(records: SandboxRecords, short: Path) -> None:
+    with endpoints_folder() as folder:
         EndpointsFile(folder)
         assert folder.stat().st_mode & 0o777 == 0o700
-        sweep_endpoints_folders(records)
+        sweep_endpoints_folders()
         assert (folder / "fleet").is_file()
     assert records.all() == []
-    assert list(short.iterdir()) == []
+    assert list((short / "evolverpc").iterdir()) == []
 
 
-def test_one_whose_owner_is_gone_is_swept_unless_others_may_write_there(tmp_path: Path, short: Path) -> None:
-    subprocess.run([sys.executable, "-c", DIES, str(tmp_path), str(short)], check=False, timeout=60)
-    records = SandboxRecords("sessions", state=tmp_path, sockets=short)
+def test_one_whose_owner_is_gone_is_swept_unless_others_may_write_there(
+    records: SandboxRecords, tmp_path: Path
+) -> None:
+    subprocess.run([sys.executable, "-c", DIES], check=False, timeout=60)
     [left] = [record.sockets for record in records.all()]
-    (tmp_path / "sandboxes" / "sessions").chmod(0o777)
-    sweep_endpoints_folders(records)
+    kept = tmp_path / "evolverpc" / "sandboxes" / SESSIONS
+    kept.chmod(0o777)
+    sweep_endpoints_folders()
     assert left.is_dir()
-    (tmp_path / "sandboxes" / "sessions").chmod(0o700)
-    with endpoints_folder(records) as folder:
-        sweep_endpoints_folders(records)
+    kept.chmod(0o700)
+    with endpoints_folder() as folder:
+        sweep_endpoints_folders()
         assert [record.sockets for record in records.all()] == [folder]

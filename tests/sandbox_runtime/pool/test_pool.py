@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sandbox_runtime import EgressNotEnforced, RuntimeThrottled, SandboxError, SandboxNotReady
+from sandbox_runtime import pool as pool_module
 from sandbox_runtime.pool import PoolFailed
-from sandbox_runtime.pool import pool as pool_module
 from tests.sandbox_runtime.pool.fakes import LIMIT_S, FakeSandbox, FakeStarter, listed, pool_of
 from tests.support.waiting import eventually
 

@@ -13,7 +13,7 @@ import pytest
 from evolverpc_common.process_identity import started_at
 from sandbox_runtime import Command, EnvironmentMissing, ResourceLimits
 from sandbox_runtime.backends.plain_commands import run_build
-from sandbox_runtime.backends.process.backend import NO_ISOLATION_WARNING
+from sandbox_runtime.backends.process import NO_ISOLATION_WARNING
 from tests.sandbox_runtime.backend import BackendUnderTest, process_backend
 from tests.sandbox_runtime.stub_server import SOURCE
 from tests.sandbox_runtime.suite.acting import up

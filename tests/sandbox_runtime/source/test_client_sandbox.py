@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sandbox_runtime import EnvironmentMissing, Open, SandboxGone, SandboxNotReady
-from sandbox_runtime.backends.process.backend import ProcessBackend
+from sandbox_runtime.backends.process import ProcessBackend
 from sandbox_runtime.runtime import Runtime
 from sandbox_runtime.source import ClientSandbox, ClientSettings, Source
 from tests.sandbox_runtime.backend import parse_request
@@ -46,8 +46,8 @@ async def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: Path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("UV_OFFLINE", "1")
     monkeypatch.setenv("UV_FIND_LINKS", str(shared / "wheels"))
-    backend = ProcessBackend(environments=shared / "environments")
-    async with backend as runtime:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shared))
+    async with ProcessBackend() as runtime:
         yield runtime
 
 

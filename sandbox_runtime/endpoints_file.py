@@ -64,20 +64,14 @@ SESSIONS = "sessions"
 
 
 @contextlib.contextmanager
-def endpoints_folder(records: SandboxRecords | None = None) -> Iterator[Path]:
-    """Make a private folder for an `EndpointsFile`, and remove it after the block.
-
-    `records`: replaces those of this user.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    kept = records or SandboxRecords(SESSIONS)
-    record = kept.add({})
+def endpoints_folder() -> Iterator[Path]:
+    """Make a private folder for an `EndpointsFile`, and remove it after the block. Raises `OSError`."""
+    records = SandboxRecords(SESSIONS)
+    record = records.add({})
     try:
         yield record.sockets
     finally:
-        kept.remove(record)
+        records.remove(record)
 
 
 def endpoints_folders() -> list[Path]:
@@ -86,12 +80,12 @@ def endpoints_folders() -> list[Path]:
     return [folder for folder in folders if is_private(folder.parent) and is_private(folder)]
 
 
-def sweep_endpoints_folders(records: SandboxRecords | None = None) -> None:
+def sweep_endpoints_folders() -> None:
     """Remove the folders of ended processes; nothing if another user could have made them."""
-    kept = records or SandboxRecords(SESSIONS)
-    for record in _all(kept):
+    records = SandboxRecords(SESSIONS)
+    for record in _all(records):
         if record.is_orphan:
-            kept.remove(record)
+            records.remove(record)
 
 
 def _all(records: SandboxRecords) -> list[SandboxRecord]:

@@ -16,7 +16,7 @@ from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import MutationRejected
 from rpc_server.settings.settings import Settings
 from rpc_server.worktrees.repository import LINK, SUBMODULE
-from rpc_server.worktrees.staging import NOTHING, ChangedFile
+from rpc_server.worktrees.staged_change import NOTHING, ChangedFile
 
 Stage = Literal["agent", "edit", "empty", "paths", "size", "environment", "build", "check", "start", "push"]
 
@@ -37,16 +37,13 @@ class Globs:
     """
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        self._patterns = {pattern: names for pattern in patterns if (names := [*filter(_is_name, pattern.split("/"))])}
+        split = {pattern: [name for name in pattern.split("/") if name not in ("", ".")] for pattern in patterns}
+        self._patterns = {pattern: names for pattern, names in split.items() if names}
 
     def matching(self, path: str) -> str | None:
         """Return the first pattern that matches the path; None if none does."""
         parts = path.split("/")
         return next((pattern for pattern, names in self._patterns.items() if _matches(parts, names)), None)
-
-
-def _is_name(part: str) -> bool:
-    return part not in ("", ".")
 
 
 def _matches(path: Sequence[str], names: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Sandboxes that are plain processes."""
+"""Sandboxes that are plain processes of this machine, for development: they isolate nothing."""
 
 import contextlib
 import logging
@@ -10,14 +10,18 @@ from pathlib import Path
 
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import run_shielded
-from sandbox_runtime.api.egress import Open
 from sandbox_runtime.api.sandbox import EgressNotEnforced, RuntimeUnavailable, SandboxExit
-from sandbox_runtime.api.spec import STANDARD_PATH, Command, PreparedEnvironment, Recipe, SandboxSpec
-from sandbox_runtime.backends.local_backend import LocalBackend, LocalContainer
-from sandbox_runtime.backends.local_steps import check_environment, input_of, server_socket
+from sandbox_runtime.api.spec import STANDARD_PATH, Command, Open, PreparedEnvironment, Recipe, SandboxSpec
+from sandbox_runtime.backends.local_backend import (
+    LocalBackend,
+    LocalContainer,
+    check_environment,
+    input_of,
+    server_socket,
+)
 from sandbox_runtime.backends.plain_commands import end_marked, run_build, run_command
-from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
-from sandbox_runtime.environments import EnvironmentCache
+from sandbox_runtime.backends.records import SandboxRecord
+from sandbox_runtime.environments.cache import EnvironmentCache
 
 NO_ISOLATION_WARNING = (
     "The process backend isolates nothing: programs run as you do, read your files, reach your network, and may end "
@@ -34,15 +38,13 @@ class ProcessBackend(LocalBackend):
     not survive an allocation that is refused), the size of each file, the lifetime, and the output that is kept. It
     does not limit the total of memory and files, the number of processes, and cpu. A program that kills the reaper
     above it leaves its processes behind.
-
-    `environments`: the folder of built environments, by default in the user's cache.
     """
 
     name = "process"
 
-    def __init__(self, *, environments: Path | None = None, records: SandboxRecords | None = None) -> None:
-        super().__init__(records)
-        self._environments = EnvironmentCache(environments)
+    def __init__(self) -> None:
+        super().__init__()
+        self._environments = EnvironmentCache()
 
     async def open(self) -> None:
         if not (hasattr(os, "pidfd_open") and os.access("/proc/self/cmdline", os.R_OK)):

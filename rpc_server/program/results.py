@@ -1,29 +1,118 @@
-"""What an attempt of a request came to, and what that is for its caller: results of examples, a result, or an error."""
+"""What an attempt of a request came to, and the result, checked against the contract, or the error that it is."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from protocol import METHODS
-from protocol.errors import CallCancelled, ProgramFailed, RpcError
-from rpc_server.program import example_results
+from protocol import METHODS, ExampleResult, Usage
+from protocol.base import MAX_RESULT_NESTING, is_nested_deeper
+from protocol.errors import CallCancelled, LimitExceeded, ProgramFailed, RpcError
+from protocol.over_stdio import filled_result
 from rpc_server.program.child_process import Exit
-from rpc_server.program.process_output import BoundedLog, report_output
+from rpc_server.program.process import BoundedLog, report_output
 from rpc_server.program.program import ResultDict
 from rpc_server.program.stdio import UnreadableMessage
+from rpc_server.rpc import wire
 from rpc_server.rpc.params import first_error
 from rpc_server.worker.model_usage import sum_usage
+
+UsageDict = dict[str, Any]
+"""The known fields of `protocol.Usage`, as JSON."""
+
+_ALWAYS = frozenset({"status", "score", "output", "seconds"})
+_KEPT_WHERE_TOO_LARGE = ("trajectory_ref", "usage", "metric_calls", "hosts")
+_FAILED = frozenset({"program_error", "timeout", "infra_error"})
+
+
+def checked(given: Any, seconds: float, log: Callable[[], str]) -> ResultDict:
+    """Return a program's result without absent fields; `invalid_result` if it breaks the contract.
+
+    `seconds`: how long it ran by the server's clock, for a program that does not state it. `log`: what the
+    process wrote meanwhile; it becomes the result's `log`, or that of its error, unless the program gives one itself.
+    """
+    if isinstance(given, dict):
+        given = filled_result(given, seconds)
+    if is_nested_deeper(given, MAX_RESULT_NESTING):
+        problem: str | None = f"the result is nested more than {MAX_RESULT_NESTING} levels deep"
+    else:
+        problem = _fault(ExampleResult, given)
+    if problem is not None:
+        return failure("program_error", "invalid_result", problem, seconds, log())
+    result = {name: value for name, value in given.items() if value is not None or name in _ALWAYS}
+    result.setdefault("output", None)
+    text = result.pop("log", None)
+    if result["status"] in _FAILED:
+        error = result.get("error") or {"type": result["status"], "message": "the program gave no reason"}
+        text = text or error.get("log") or log()
+        result["error"] = {**error, "log": text} if text else error
+    elif text := text or log():
+        result["log"] = text
+    return result
+
+
+def failure(status: str, kind: str, message: str, seconds: float, log: str) -> ResultDict:
+    """Return a result without a score."""
+    error = {"type": kind, "message": message}
+    if log:
+        error["log"] = log
+    return {"status": status, "score": None, "output": None, "error": error, "seconds": seconds}
+
+
+def timed_out(limit_s: float | None) -> str:
+    """Return the message of a time-out."""
+    return f"ran longer than {limit_s:g} s"
+
+
+def answer_too_large(size: int, most: int, examples: int) -> LimitExceeded:
+    """Return the error of a call whose result is too large as a whole."""
+    message = f"answer of {size} bytes for {examples} examples, more than {most} accepted: evaluate fewer at once"
+    return LimitExceeded(message, limit="answer_bytes", allowed=most, given=size)
+
+
+def without_output(result: ResultDict, most: int) -> ResultDict:
+    """Return the failure for a result of more than `most` bytes. Its trajectory stays where it is kept."""
+    size = len(wire.write(result.get("output")))
+    size = size if size > most else len(wire.write(result))
+    kept: ResultDict = {name: result[name] for name in _KEPT_WHERE_TOO_LARGE if name in result}
+    log = written_by(result)
+    log = log if len(log) <= most else ""
+    message = f"output of {size} bytes, more than {most} accepted"
+    return {**failure("program_error", "output_too_large", message, result["seconds"], log), **kept}
+
+
+def written_by(result: ResultDict) -> str:
+    """Return what the program wrote to stdout and stderr during the example."""
+    return result.get("log") or (result.get("error") or {}).get("log") or ""
+
+
+def usage_of(given: Any) -> UsageDict:
+    """Return the usage that a result states; empty if it states none, or none that fits the contract."""
+    try:
+        usage = Usage.model_validate(given.get("usage") if isinstance(given, dict) else None)
+    except ValidationError:
+        return {}
+    return usage.model_dump(exclude_none=True)
+
+
+def _fault(model: type[BaseModel] | None, given: Any) -> str | None:
+    """Return the place and the kind of what a model of the contract does not have; None if it fits, or without one."""
+    try:
+        if model is not None:
+            model.model_validate(given)
+    except ValidationError as error:
+        return first_error(error, given)
+    return None
 
 
 class Attempt:
     """A request that was sent to a process, and how it ended.
 
     `limit_s`: seconds from the moment it is sent. `call_id`: by which it is cancelled. `log`: what it wrote.
-    `is_overdue`: it is past its limit. `timer`: until then, or until its process is ended. `message`: the response;
-    without one `exit` is the end of the process, and `failure` the status, the type and the message of what happened.
-    `is_late`: it or an example of it was, by the clock or by its own statement. `discarded`: responses to earlier
-    attempts.
+    `is_overdue`: it is past its limit. `message`: the response; without one `exit` is the end of the process, and
+    `failure` the status, the type and the message of what happened. `is_late`: it or an example of it was, by the clock
+    or by its own statement. `discarded`: responses to earlier attempts.
     """
 
     def __init__(self, limit_s: float | None, call_id: str, discarded: list[dict[str, Any]]) -> None:
@@ -32,7 +121,6 @@ class Attempt:
         self.discarded = discarded
         self.is_overdue = False
         self.is_late = False
-        self.timer: asyncio.TimerHandle | None = None
         self.message: dict[str, Any] = {}
         self.exit: Exit | None = None
         self.failure: tuple[str, str, str] | None = None
@@ -67,7 +155,7 @@ class Attempt:
         self.is_late = self.is_overdue
         status, kind, message = "program_error", "process_died", f"the program's process {how}"
         if self.is_late:
-            status, kind, message = "timeout", "timeout", example_results.timed_out(self.limit_s)
+            status, kind, message = "timeout", "timeout", timed_out(self.limit_s)
         self.failure = status, kind, f"{message}{why and f': {why}'}"
 
 
@@ -88,8 +176,8 @@ def results_of_examples(attempt: Attempt, size: int, *, stage: str) -> list[Resu
 
 
 def _with_usage_of(result: ResultDict, earlier: Any) -> ResultDict:
-    spent = example_results.usage_of(earlier)
-    return {**result, "usage": sum_usage(spent, example_results.usage_of(result))} if spent else result
+    spent = usage_of(earlier)
+    return {**result, "usage": sum_usage(spent, usage_of(result))} if spent else result
 
 
 def _results_of_attempt(attempt: Attempt, size: int, stage: str) -> list[ResultDict]:
@@ -97,14 +185,16 @@ def _results_of_attempt(attempt: Attempt, size: int, stage: str) -> list[ResultD
     given = _results(message)
 
     def failed(status: str, kind: str, text: str, written: str = "") -> list[ResultDict]:
-        return [example_results.failure(status, kind, text, attempt.seconds, written or log())] * size
+        return [failure(status, kind, text, attempt.seconds, written or log())] * size
 
     if attempt.failure is not None:
         return failed(*attempt.failure)
-    if attempt.is_overdue and not _are_no_scores(given):
+    statuses = {one.get("status") if isinstance(one, dict) else None for one in given or ()}
+    are_no_scores = bool(statuses) and statuses <= {"timeout", "infra_error"}
+    if attempt.is_overdue and not are_no_scores:
         attempt.discarded.append(message)
-        written = "".join(example_results.written_by(one) for one in given or () if isinstance(one, dict))
-        return failed("timeout", "timeout", example_results.timed_out(attempt.limit_s), written)
+        written = "".join(written_by(one) for one in given or () if isinstance(one, dict))
+        return failed("timeout", "timeout", timed_out(attempt.limit_s), written)
     if "error" in message:
         error = _error(message["error"])
         if isinstance(error, CallCancelled):
@@ -120,7 +210,7 @@ def _results_of_attempt(attempt: Attempt, size: int, stage: str) -> list[ResultD
         described = "no list of results" if given is None else f"{len(given)} results"
         return failed("program_error", "invalid_result", f"{described} for {size} examples")
     seconds = attempt.seconds / size
-    return [example_results.checked(one, seconds, log) for one in given]
+    return [checked(one, seconds, log) for one in given]
 
 
 def result_of_method(attempt: Attempt, method: str) -> dict[str, Any]:
@@ -135,7 +225,7 @@ def result_of_method(attempt: Attempt, method: str) -> dict[str, Any]:
     if attempt.failure is not None:
         problem = attempt.failure[2]
     elif attempt.is_overdue:
-        problem = example_results.timed_out(attempt.limit_s)
+        problem = timed_out(attempt.limit_s)
     elif "error" in message:
         error = _error(message["error"])
         if isinstance(error, ProgramFailed):
@@ -146,22 +236,11 @@ def result_of_method(attempt: Attempt, method: str) -> dict[str, Any]:
         problem = f"the answer {message.problem}"
     elif not isinstance(result, dict):
         problem = "the program answered no object"
-    elif (fault := _fault(result, method)) is not None:
+    elif (fault := _fault(METHODS[method].result if method in METHODS else None, result)) is not None:
         problem = f"the answer does not fit the contract: {fault}"
     else:
         return result
     raise ProgramFailed(problem, stage=method, log_tail=log)
-
-
-def _fault(result: dict[str, Any], method: str) -> str | None:
-    """Return the place and the kind of what the contract does not have in the result of a method; None if it fits."""
-    model = METHODS[method].result if method in METHODS else None
-    try:
-        if model is not None:
-            model.model_validate(result)
-    except ValidationError as error:
-        return first_error(error, result)
-    return None
 
 
 def _error(given: Any) -> RpcError:
@@ -175,9 +254,3 @@ def _results(message: dict[str, Any]) -> list[Any] | None:
     result = message.get("result")
     given = result.get("results") if isinstance(result, dict) else None
     return given if isinstance(given, list) else None
-
-
-def _are_no_scores(given: list[Any] | None) -> bool:
-    """Report whether every result states by itself that the example failed by time or infrastructure."""
-    statuses = {one.get("status") if isinstance(one, dict) else None for one in given or ()}
-    return bool(given) and statuses <= {"timeout", "infra_error"}

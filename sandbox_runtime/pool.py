@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Literal, Self
 
 from sandbox_runtime.api.sandbox import (
     EgressNotEnforced,
@@ -18,8 +18,40 @@ from sandbox_runtime.api.sandbox import (
     SandboxGone,
     SandboxNotReady,
 )
-from sandbox_runtime.pool.endpoints_writer import EndpointsFile
-from sandbox_runtime.pool.interfaces import PoolEvent, PoolEventKind, PoolFailed, StartSandbox
+from sandbox_runtime.endpoints_file import EndpointsFile
+
+PoolEventKind = Literal["ready", "failed", "unasked", "died", "not_freed", "grows", "shrinks", "gave_up"]
+
+
+@dataclass(frozen=True)
+class PoolEvent:
+    """One change of a pool, reported on its event loop; `ready` of the `wanted` sandboxes run after it.
+
+    `ready`: a sandbox is in the endpoints file. `failed`: a start failed and is repeated in `seconds`; reported once
+    for starts that fail together for one reason. `unasked`: a server refused its token, and its endpoint could not be
+    renewed. `died`: a sandbox ended by itself and is replaced in `seconds`. `not_freed`: something of one, or of
+    several if there is no `id`, may be left; a sweep ends it. `grows`, `shrinks`: there is work for more, or for fewer;
+    those that retire leave the endpoints file. `gave_up`: none runs and starts have failed too often in a row.
+
+    `elapsed_s`: since the pool began. `id`: the sandbox's, if it has one.
+    """
+
+    kind: PoolEventKind
+    ready: int
+    wanted: int
+    detail: str = ""
+    seconds: float | None = None
+    id: str | None = None
+    elapsed_s: float = 0.0
+
+
+class PoolFailed(Exception):
+    """No sandbox runs, and starts have failed too often in a row; the cause is the first of these failures."""
+
+
+StartSandbox = Callable[[int], Awaitable[RunningSandbox]]
+"""Starts the sandbox of a number, from 0. Raises `SandboxError`; a cancellation leaves nothing behind."""
+
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
@@ -234,7 +266,7 @@ class SandboxPool:
                 return
             short_lives = short_lives + 1 if time.monotonic() - began < SHORT_LIFE_S else 0
             pause_s = min(LONGEST_PAUSE_S, self._first_pause_s * 2.0 ** (short_lives - 2)) if short_lives > 1 else 0.0
-            self._emit("died", _how(ended), seconds=pause_s, of=member)
+            self._emit("died", str(ended), seconds=pause_s, of=member)
             await asyncio.sleep(pause_s)
 
     async def _begin(self, slot: _PoolSlot) -> RunningSandbox:
@@ -337,16 +369,6 @@ class SandboxPool:
 
 def _bare(url: str) -> str:
     return url.rstrip("/").removesuffix("/rpc")
-
-
-def _how(ended: SandboxExit) -> str:
-    words = {
-        "exited": f"its server ended with status {ended.status}",
-        "timed_out": "its lifetime was over",
-        "terminated": "it was ended from outside",
-        "lost": "it is lost",
-    }[ended.kind]
-    return f"{words}: {ended.detail}" if ended.detail else words
 
 
 class _StartLimits:

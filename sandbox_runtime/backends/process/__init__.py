@@ -1,1 +1,0 @@
-"""Sandboxes that are plain processes of this machine, for development: they isolate nothing."""
