@@ -41,7 +41,7 @@ from gepa_client.transport.address import socket_of
 from sandbox_runtime import EnvironmentMissing, RuntimeInterrupted, SandboxError
 from sandbox_runtime.endpoints_file import EndpointsFile, endpoints_folder
 from sandbox_runtime.gateway import GatewayRefusal, HostConnection, ProviderCall
-from sandbox_runtime.pool import PoolEvent, SandboxPool
+from sandbox_runtime.pool import PoolEvent, PoolFailed, SandboxPool
 
 IDLE_S = 60.0
 """Seconds of work for fewer sandboxes after which one ends."""
