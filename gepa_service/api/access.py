@@ -15,7 +15,7 @@ from gepa_service.api.problems import Problem
 from gepa_service.api.session_cookie import signed_in
 from gepa_service.auth.keys import actor_name
 from gepa_service.auth.permissions import Permission, Principal
-from gepa_service.records.store import TenantRecords
+from gepa_service.records import TenantRecords
 
 SCHEME = "bearer "
 TENANT_HEADER = "evolverpc-tenant"

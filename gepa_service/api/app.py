@@ -24,7 +24,7 @@ from gepa_service.api.routes import ROUTERS, github
 from gepa_service.api.routes.job_events import Reports
 from gepa_service.api.safety import Safety
 from gepa_service.jobs.attempt_records import AttemptRecords
-from gepa_service.records.store import RecordError
+from gepa_service.records import RecordError
 
 _log = logging.getLogger(__name__)
 COUNTS_S = 10.0

@@ -11,7 +11,7 @@ from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.permissions import Principal
 from gepa_service.auth.sessions import Sessions
 from gepa_service.jobs.parts import AttemptParts, GitAccess, Revealed
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore
 from gepa_service.repositories.github_installations import GitHub
 from gepa_service.repositories.repository_access import RepositoryPolicy
 from gepa_service.secrets.vault import Vault

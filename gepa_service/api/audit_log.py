@@ -6,8 +6,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gepa_service.api.access import recognized
 from gepa_service.model.tenant import AuditEntry
-from gepa_service.records.record import new_id
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore, new_id
 
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 LONGEST = 500

@@ -24,8 +24,7 @@ from gepa_service.api.audit_log import WRITES
 from gepa_service.api.problems import Problem
 from gepa_service.auth.permissions import Principal
 from gepa_service.model.tenant import IdempotentResponse
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordChanged, RecordError, RecordExists, RecordStore, changed
+from gepa_service.records import RecordChanged, RecordError, RecordExists, RecordStore, changed, now
 
 _log = logging.getLogger(__name__)
 

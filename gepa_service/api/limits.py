@@ -19,8 +19,7 @@ from gepa_service.api.access import not_authenticated, permission_of, recognized
 from gepa_service.api.problems import Problem
 from gepa_service.jobs.month_spending import add_usage, month_id, quotas_of
 from gepa_service.model.tenant import Usage
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore, now
 
 FRESH_S = 10.0
 """A changed quota holds after this."""

@@ -8,8 +8,7 @@ from gepa_service.jobs.month_spending import usage_of
 from gepa_service.jobs.queue import sandboxes_of
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.model.work import ENDED, NAMES, Work
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore, now
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

@@ -8,7 +8,7 @@ from gepa_service.auth.keys import PREFIX, check_key
 from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.permissions import Principal
 from gepa_service.model.tenant import Member, Role
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore
 
 LONGEST_TOKEN = 16_384
 

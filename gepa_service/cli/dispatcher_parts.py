@@ -11,8 +11,7 @@ from evolverpc_common.installation import installed_version
 from gepa_client.settings.run_settings import SandboxKind
 from gepa_service.api.app_state import Service
 from gepa_service.cli.arguments import LOCAL, MODAL
-from gepa_service.engines.engine import Engine, EngineRefused
-from gepa_service.engines.local import LocalEngine
+from gepa_service.engines.engine import Engine, EngineRefused, LocalEngine
 from gepa_service.engines.ray_engine import RayEngine
 from gepa_service.jobs.attempt import Attempt, Forward, Place
 from gepa_service.jobs.attempt_records import AttemptRecords
@@ -24,7 +23,7 @@ from gepa_service.jobs.queue import Queue
 from gepa_service.jobs.shared_processes import SharedProcesses
 from gepa_service.model.work import Work
 from gepa_service.operation.deleted_files import DeletedFiles
-from gepa_service.webhooks.sender import Sender
+from gepa_service.webhooks import Sender
 
 PRIVATE = 0o700
 RESTART_S = 5.0

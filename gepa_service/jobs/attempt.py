@@ -19,7 +19,7 @@ from gepa_service.jobs.job_logs import JobLogs
 from gepa_service.jobs.process_main import LOG
 from gepa_service.jobs.shared_processes import TICK_S, RunningWork, SharedProcesses
 from gepa_service.jobs.work_order import Ended, Front, Message, OptimizeOrder, Order, ProgramOrder, Spent, failed
-from gepa_service.records.store import RecordError, RecordsUnavailable
+from gepa_service.records import RecordError, RecordsUnavailable
 
 T = TypeVar("T")
 Forward = Callable[[int], contextlib.AbstractContextManager[str]]

@@ -18,12 +18,11 @@ from gepa_service.jobs.month_spending import NOTHING_LEFT, has_spent_all
 from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.work_order import Ended, Spent, failed
 from gepa_service.model.work import ENDED, LogChunk, LogLine, Status, Work
-from gepa_service.records.record import new_id, now
-from gepa_service.records.store import RecordChanged, RecordExists, RecordsUnavailable, TenantRecords, changed
+from gepa_service.records import RecordChanged, RecordExists, RecordsUnavailable, TenantRecords, changed, new_id, now
 from gepa_service.repositories.destinations import DestinationRefused
 from gepa_service.secrets.envelope import SecretDamaged
 from gepa_service.secrets.master_key import MasterKeyError
-from gepa_service.webhooks.outbox import announce
+from gepa_service.webhooks import announce
 from sandbox_runtime.api.sandbox import SandboxError
 
 PATIENCE_S = 20.0

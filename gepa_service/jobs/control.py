@@ -14,9 +14,8 @@ from gepa_client.journal.stored_fields import OVER
 from gepa_client.settings.loading import replaced
 from gepa_client.steering.request_queue import request
 from gepa_service.model.work import ENDED, NAMES, Status, Work
-from gepa_service.records.record import now
-from gepa_service.records.store import TenantRecords
-from gepa_service.webhooks.outbox import announce
+from gepa_service.records import TenantRecords, now
+from gepa_service.webhooks import announce
 
 
 class ControlRefused(Exception):

@@ -10,7 +10,7 @@ from gepa_service.engines.engine import Engine, EngineUnavailable
 from gepa_service.jobs.dispatcher_lease import DispatcherLease
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.work import Work
-from gepa_service.records.store import RecordError, RecordStore, changed
+from gepa_service.records import RecordError, RecordStore, changed
 
 IDLE_S = 0.1
 """Seconds between two looks at the queue if nothing can be placed."""

@@ -13,8 +13,7 @@ from typing import ClassVar, Self
 
 from evolverpc_common.files import lock_if_free, replace_file
 from gepa_service.model.tenant import TENANTS
-from gepa_service.records.record import Record
-from gepa_service.records.store import RecordChanged, RecordError, RecordExists, RecordStore
+from gepa_service.records import Record, RecordChanged, RecordError, RecordExists, RecordStore
 
 LEASE_S = 5.0
 """Seconds without a change of the record after which another process may take the lease."""

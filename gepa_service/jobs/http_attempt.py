@@ -16,7 +16,7 @@ from gepa_service.jobs.attempt import Attempt, Place
 from gepa_service.jobs.attempt_messages import Begun, Report, Wanted
 from gepa_service.jobs.shared_processes import SharedProcesses
 from gepa_service.jobs.work_order import Ended
-from gepa_service.records.store import RecordsUnavailable
+from gepa_service.records import RecordsUnavailable
 
 ANSWER_S = 300.0
 """Seconds for an answer: the end of work may have a repository fetched."""

@@ -9,7 +9,7 @@ from evolverpc_common.redaction import Secrets
 from evolverpc_common.untrusted_files import open_plain
 from gepa_service.jobs.attempt_messages import LogLines
 from gepa_service.model.work import LogLine
-from gepa_service.records.record import new_id, now
+from gepa_service.records import new_id, now
 
 LONGEST_LINE = 4_000
 READ_AT_ONCE = 32 << 10

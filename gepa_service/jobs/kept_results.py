@@ -16,7 +16,7 @@ from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.work_order import Ended, Message, Spent, TaskDone
 from gepa_service.model.program_version import Program, branch_of
 from gepa_service.model.work import Status, TaskResult, Work, task_result_id
-from gepa_service.records.store import RecordChanged, RecordExists
+from gepa_service.records import RecordChanged, RecordExists
 from gepa_service.repositories.destinations import DestinationRefused
 from sandbox_runtime.api.sandbox import SandboxError
 

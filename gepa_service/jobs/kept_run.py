@@ -20,7 +20,7 @@ from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.work_order import Ended
 from gepa_service.model.program_version import Program
 from gepa_service.model.work import ENDED, JobProgress, Status, Work
-from gepa_service.records.store import RecordError, RecordExists
+from gepa_service.records import RecordError, RecordExists
 from gepa_service.repositories.destinations import DestinationRefused
 from sandbox_runtime.api.sandbox import SandboxError
 

@@ -9,7 +9,7 @@ from gepa_client.journal.store import Store
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.model.program_version import Repository
 from gepa_service.model.work import Work
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore
 from gepa_service.repositories.github_installations import GitHub
 from gepa_service.repositories.repository_access import RepositoryPolicy, allowed_repository, fetch, git_configuration
 from sandbox_runtime.source.remote_git import Credentials

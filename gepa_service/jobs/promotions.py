@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 from gepa_service.model.program_version import Program, Promotion
-from gepa_service.records.store import ATTEMPTS, RecordExists, TenantRecords
+from gepa_service.records import ATTEMPTS, RecordExists, TenantRecords
 
 IMPROVED = "improved"
 DIGEST_LENGTH = 32

@@ -14,8 +14,7 @@ from typing import Any
 from gepa_client.settings.run_config import RunConfig
 from gepa_service.jobs.month_spending import NOTHING_LEFT, has_spent_all, quotas_of
 from gepa_service.model.work import LANES, TURN, Turn, What, Work
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordChanged, RecordStore, stored
+from gepa_service.records import RecordChanged, RecordStore, now, stored
 
 NEVER = datetime.min.replace(tzinfo=UTC)
 

@@ -14,8 +14,7 @@ from gepa_service.jobs.job_environment import cache_folder
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.model.work import Work
 from gepa_service.operation.deletion import delete_older
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordError, RecordStore
+from gepa_service.records import RecordError, RecordStore, now
 
 LOOK_S = 60.0
 """Seconds between two looks. What is missing at both is removed: processes of cancelled work have ended by then."""

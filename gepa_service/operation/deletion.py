@@ -21,10 +21,9 @@ from gepa_service.model.tenant import (
     Member,
     Tenant,
 )
-from gepa_service.model.webhook import WebhookDelivery
 from gepa_service.model.work import ENDED, NAMES, LogChunk, TaskResult, What, Work
-from gepa_service.records.record import Record, id_at
-from gepa_service.records.store import RecordStore, TenantRecords, Where
+from gepa_service.records import Record, RecordStore, TenantRecords, Where, id_at
+from gepa_service.webhooks import WebhookDelivery
 
 UNFINISHED = {"status": ("pending", "running", "paused")}
 

@@ -23,8 +23,7 @@ from gepa_service.jobs.parts import AttemptParts, GitAccess, Revealed
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.tenant import TENANTS, Quotas, Role, Tenant
 from gepa_service.model.work import ENDED, ProgramWork, What, Work
-from gepa_service.records.record import new_id
-from gepa_service.records.store import RecordStore, TenantRecords, open_records
+from gepa_service.records import RecordStore, TenantRecords, new_id, open_records
 from gepa_service.repositories.github_installations import GitHub
 from gepa_service.repositories.repository_access import RepositoryPolicy
 from tests.faults.runs import Setup

@@ -21,7 +21,7 @@ from gepa_service.auth.permissions import Principal
 from gepa_service.auth.recognize import Recognizer
 from gepa_service.cli.api_server import BoundedConnection
 from gepa_service.model.tenant import TENANTS, Role, Tenant
-from gepa_service.records.store import RecordStore, open_records
+from gepa_service.records import RecordStore, open_records
 
 READY_S = 30.0
 

@@ -23,7 +23,7 @@ from evolverpc_common.network_addresses import free_port
 from gepa_service.auth.keys import make_key
 from gepa_service.cli.service_parts import ConfigurationError
 from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records.store import open_records
+from gepa_service.records import open_records
 from tests.gepa_client.journal.conftest import mongo_server, mongo_url
 from tests.gepa_service.github_server import APP_ID, CLIENT_ID, CLIENT_SECRET, SLUG, WEBHOOK_SECRET, LoopbackGitHub
 from tests.gepa_service.jobs.test_secrets_of_jobs import model

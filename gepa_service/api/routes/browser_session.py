@@ -14,7 +14,7 @@ from gepa_service.api.session_cookie import delete_cookie, is_foreign, set_cooki
 from gepa_service.auth.permissions import Permission, Principal
 from gepa_service.auth.sessions import LONGEST_TOKEN, SignedIn
 from gepa_service.model.tenant import TENANTS, Role, Tenant
-from gepa_service.records.record import LONGEST_ID
+from gepa_service.records import LONGEST_ID
 
 router = APIRouter(tags=["session"])
 

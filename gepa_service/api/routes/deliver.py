@@ -23,11 +23,10 @@ from gepa_service.api.routes.programs import known_program
 from gepa_service.api.routes.repositories import Id, allowed_or_problem, own_installation
 from gepa_service.jobs.report import NoReport, story_of
 from gepa_service.model.program_version import Delivery, Program, Repository, branch_of
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordChanged, RecordExists, TenantRecords
+from gepa_service.records import RecordChanged, RecordExists, TenantRecords, now
 from gepa_service.repositories.delivery import TEXTS, DeliveredChange, push
 from gepa_service.repositories.github_installations import DELIVER, GitHub, GitHubFailed, owner_and_name
-from gepa_service.webhooks.outbox import emit
+from gepa_service.webhooks import emit
 from sandbox_runtime.api.sandbox import SandboxError
 
 router = APIRouter(tags=["programs"])

@@ -16,7 +16,7 @@ from gepa_service.api.routes.submission import submitted
 from gepa_service.model.program_version import Program
 from gepa_service.model.work import ENDED, Work
 from gepa_service.operation.deletion import delete_work
-from gepa_service.records.record import new_id
+from gepa_service.records import new_id
 
 router = APIRouter(tags=["rollouts"])
 

@@ -18,8 +18,7 @@ from gepa_service.api.pages import RequestBody
 from gepa_service.api.problems import Problem
 from gepa_service.model.program_version import Installation, Repository, SeenDelivery, day_of
 from gepa_service.model.tenant import TENANTS
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordExists, RecordStore, changed, stored
+from gepa_service.records import RecordExists, RecordStore, changed, now, stored
 from gepa_service.repositories.github_installations import CONFIRMATION, STATE, GitHub, GitHubFailed, owner_and_name
 
 router = APIRouter(tags=["github"])

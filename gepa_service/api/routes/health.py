@@ -11,7 +11,7 @@ from gepa_service.api.metrics import MEDIA_TYPE
 from gepa_service.api.openapi import documented
 from gepa_service.api.problems import RETRY_S, Problem
 from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records.store import RecordError
+from gepa_service.records import RecordError
 from gepa_service.secrets.master_key import METRICS
 
 router = APIRouter(tags=["operation"])

@@ -25,8 +25,7 @@ from gepa_service.jobs.settings_of_jobs import Options, SettingRefused, checked_
 from gepa_service.model.program_version import SAVED_PROGRAM, Repository
 from gepa_service.model.work import ENDED, OPTIMIZATIONS, JobStatus, Work
 from gepa_service.operation.deletion import delete_work
-from gepa_service.records.record import new_id
-from gepa_service.records.store import TenantRecords
+from gepa_service.records import TenantRecords, new_id
 from gepa_service.repositories.destinations import LONGEST_URL
 
 router = APIRouter(tags=["jobs"])

@@ -14,8 +14,7 @@ from gepa_service.api.problems import not_found
 from gepa_service.api.routes.repositories import Id
 from gepa_service.auth.keys import key_of_owner, make_key, revoke_key
 from gepa_service.model.tenant import TENANTS, ApiKey, Role
-from gepa_service.records.record import now
-from gepa_service.records.store import TenantRecords
+from gepa_service.records import TenantRecords, now
 
 router = APIRouter(tags=["keys"])
 

@@ -14,7 +14,7 @@ from gepa_service.api.routes.repositories import Id
 from gepa_service.auth.oidc import LONGEST_SUBJECT
 from gepa_service.auth.recognize import make_member
 from gepa_service.model.tenant import Member, Role
-from gepa_service.records.store import stored
+from gepa_service.records import stored
 
 router = APIRouter(tags=["members"])
 

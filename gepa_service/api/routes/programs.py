@@ -17,8 +17,8 @@ from gepa_service.api.routes.repositories import Id
 from gepa_service.auth.keys import actor_name
 from gepa_service.jobs import promotions
 from gepa_service.model.program_version import Program, Promotion
-from gepa_service.records.store import TenantRecords
-from gepa_service.webhooks.outbox import emit
+from gepa_service.records import TenantRecords
+from gepa_service.webhooks import emit
 
 router = APIRouter(tags=["programs"])
 

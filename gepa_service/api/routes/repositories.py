@@ -14,8 +14,7 @@ from gepa_service.api.pages import ID_PATTERN, Page, Paging, RequestBody, View, 
 from gepa_service.api.problems import Problem
 from gepa_service.model.program_version import Installation, Repository
 from gepa_service.operation import deletion
-from gepa_service.records.record import LONGEST_ID, new_id
-from gepa_service.records.store import RecordChanged, TenantRecords
+from gepa_service.records import LONGEST_ID, RecordChanged, TenantRecords, new_id
 from gepa_service.repositories.destinations import LONGEST_URL, DestinationRefused, HostUnknown
 from gepa_service.repositories.github_installations import GitHubFailed, owner_and_name
 from gepa_service.repositories.repository_access import (

@@ -14,7 +14,7 @@ from gepa_service.api.routes.programs import known_program
 from gepa_service.jobs.settings_of_jobs import SandboxOptions
 from gepa_service.model.program_version import Program, branch_of
 from gepa_service.model.work import ProgramWork, Work
-from gepa_service.records.store import TenantRecords
+from gepa_service.records import TenantRecords
 from protocol.code import git_branch
 
 

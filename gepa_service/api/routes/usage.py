@@ -7,7 +7,7 @@ from gepa_service.api.access import Parts, Reader
 from gepa_service.jobs.month_spending import month_of, quotas_of, usage_of
 from gepa_service.model.tenant import Quotas
 from gepa_service.model.work import OPTIMIZATIONS, Work
-from gepa_service.records.record import id_at, now
+from gepa_service.records import id_at, now
 
 router = APIRouter(tags=["usage"])
 

@@ -22,7 +22,7 @@ from gepa_service.cli.arguments import DEFAULT_DATABASE, DEFAULT_JOURNALS, Datab
 from gepa_service.cli.data_folder import opened_folder
 from gepa_service.cli.service_parts import ConfigurationError
 from gepa_service.model.tenant import TENANTS, MasterKeyName
-from gepa_service.records.record import now
+from gepa_service.records import now
 from gepa_service.secrets.vault import PRESENT
 
 APP = typer.Typer(

@@ -40,8 +40,7 @@ from gepa_service.cli.service_parts import ConfigurationError, listening_socket,
 from gepa_service.engines.engine import EngineRefused
 from gepa_service.jobs.attempt import Place
 from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records.record import new_id
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore, new_id
 from gepa_service.secrets.master_key import MasterKeyError, create_key_file
 from sandbox_runtime.api.sandbox import RuntimeUnavailable
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap

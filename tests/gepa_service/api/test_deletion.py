@@ -23,8 +23,7 @@ from gepa_service.model.tenant import TENANTS, ApiKey, AuditEntry, Tenant
 from gepa_service.model.work import LogChunk, Status, TaskResult, Work
 from gepa_service.operation import deletion
 from gepa_service.operation.deleted_files import DeletedFiles
-from gepa_service.records.record import Record, id_at, new_id, now
-from gepa_service.records.store import RecordStore
+from gepa_service.records import Record, RecordStore, id_at, new_id, now
 from tests.gepa_client.journal.sample_runs import ended as ended_attempt
 from tests.gepa_client.journal.sample_runs import run
 from tests.gepa_service.api.conftest import Client

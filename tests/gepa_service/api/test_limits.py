@@ -11,8 +11,7 @@ from gepa_service.api.problems import Failures
 from gepa_service.auth.permissions import Principal
 from gepa_service.jobs.month_spending import month_id
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant, Usage
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordStore, RecordsUnavailable
+from gepa_service.records import RecordStore, RecordsUnavailable, now
 from tests.gepa_service.conftest import Clock
 
 

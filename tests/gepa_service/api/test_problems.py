@@ -11,7 +11,7 @@ from gepa_service.api import limits
 from gepa_service.api.access import Reader
 from gepa_service.auth.oidc import IssuerUnavailable
 from gepa_service.auth.recognize import TenantNeeded
-from gepa_service.records.store import RecordChanged, RecordStore
+from gepa_service.records import RecordChanged, RecordStore
 from gepa_service.secrets.master_key import MasterKeyError
 from tests.gepa_service.api.conftest import Client
 

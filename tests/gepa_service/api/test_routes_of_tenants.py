@@ -17,8 +17,7 @@ from gepa_service.jobs.month_spending import month_id
 from gepa_service.jobs.tenant_secrets import reveal
 from gepa_service.model.tenant import AuditEntry, Quotas, Usage
 from gepa_service.model.work import Work
-from gepa_service.records.record import id_at, new_id, now
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore, id_at, new_id, now
 from gepa_service.secrets.master_key import METRICS
 from tests.gepa_service.api.conftest import MASTER, URL, Client
 

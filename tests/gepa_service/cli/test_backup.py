@@ -12,8 +12,7 @@ from gepa_client.journal import open_store
 from gepa_service.cli.data_folder import opened_folder
 from gepa_service.jobs.tenant_secrets import reveal
 from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records.record import new_id
-from gepa_service.records.store import open_records
+from gepa_service.records import new_id, open_records
 from gepa_service.secrets.master_key import parse_keys
 from gepa_service.secrets.vault import Vault
 from tests.gepa_client.journal.sample_runs import run

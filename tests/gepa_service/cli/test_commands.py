@@ -11,7 +11,7 @@ import pytest
 from gepa_service.auth.keys import check_key
 from gepa_service.jobs.tenant_secrets import reveal
 from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records.store import open_records
+from gepa_service.records import open_records
 from gepa_service.secrets.master_key import parse_keys
 from gepa_service.secrets.vault import Vault
 from tests.gepa_service.cli.in_process import ran

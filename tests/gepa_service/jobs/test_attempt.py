@@ -13,8 +13,7 @@ from gepa_service.jobs.kept_run import TRIES_OF_CODE
 from gepa_service.jobs.work_order import Ended
 from gepa_service.model.program_version import Program
 from gepa_service.model.work import Work
-from gepa_service.records.record import new_id
-from gepa_service.records.store import RecordStore, RecordsUnavailable
+from gepa_service.records import RecordStore, RecordsUnavailable, new_id
 from tests.gepa_client.journal.sample_runs import run
 from tests.gepa_service.platform import Platform
 

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gepa_service.engines.engine import EngineUnavailable
-from gepa_service.engines.local import LocalEngine
+from gepa_service.engines.engine import EngineUnavailable, LocalEngine
 from gepa_service.jobs import control, month_spending
 from gepa_service.jobs.attempt import Attempt
 from gepa_service.jobs.attempt_messages import Report
@@ -22,8 +21,7 @@ from gepa_service.jobs.work_order import Ended, Spent
 from gepa_service.model.program_version import Program
 from gepa_service.model.tenant import Usage
 from gepa_service.model.work import ProgramWork, Work
-from gepa_service.records.record import new_id
-from gepa_service.records.store import RecordStore, RecordsUnavailable
+from gepa_service.records import RecordStore, RecordsUnavailable, new_id
 from tests.gepa_service.conftest import Clock
 from tests.gepa_service.platform import Platform
 from tests.support.waiting import until

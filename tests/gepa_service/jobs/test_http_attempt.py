@@ -21,7 +21,7 @@ from gepa_service.jobs.queue import Queue
 from gepa_service.jobs.work_order import Ended, Spent, TaskDone
 from gepa_service.model.tenant import Usage
 from gepa_service.model.work import LogChunk, LogLine, ProgramWork, TaskResult, Work
-from gepa_service.records.record import new_id, now
+from gepa_service.records import new_id, now
 from tests.faults.proxy import Proxy
 from tests.gepa_service.platform import Platform
 from tests.sandbox_runtime.source.repositories import commit

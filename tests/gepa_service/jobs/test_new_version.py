@@ -14,7 +14,7 @@ from gepa_service.jobs.new_version import program_of, with_code
 from gepa_service.jobs.parts import GitAccess
 from gepa_service.model.program_version import Delivery, Program
 from gepa_service.model.work import Work
-from gepa_service.records.store import open_records
+from gepa_service.records import open_records
 from gepa_service.repositories.repository_access import RepositoryPolicy
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import Made

@@ -7,8 +7,7 @@ from gepa_service.jobs.month_spending import month_id
 from gepa_service.jobs.queue import Queue
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant, Usage
 from gepa_service.model.work import ProgramWork, Work
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore, now
 
 
 def submit(records: RecordStore, tenant: str, **fields: Any) -> Work:

@@ -20,7 +20,7 @@ from gepa_service.jobs.process_works import ProcessWorks
 from gepa_service.jobs.work_order import REPORTS, Begin, ProgramOrder, Reported, Stop
 from gepa_service.model.tenant import TENANTS, Usage
 from gepa_service.model.work import PROMPT, LogChunk, ProgramWork, Work
-from gepa_service.records.record import new_id
+from gepa_service.records import new_id
 from tests.gepa_service.faults.processes import lineage_of
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
 from tests.gepa_service.platform import Platform, shared_processes_in, working

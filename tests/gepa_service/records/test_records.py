@@ -2,8 +2,7 @@
 
 import pytest
 
-from gepa_service.records.record import new_id
-from gepa_service.records.store import (
+from gepa_service.records import (
     RecordChanged,
     RecordError,
     RecordExists,
@@ -11,6 +10,7 @@ from gepa_service.records.store import (
     RecordsUnavailable,
     TenantRecords,
     changed,
+    new_id,
     open_records,
 )
 from tests.gepa_service.records.conftest import Open

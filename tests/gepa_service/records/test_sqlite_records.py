@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_service.records.store import RecordError, open_records
+from gepa_service.records import RecordError, open_records
 
 
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:

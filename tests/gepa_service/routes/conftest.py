@@ -14,8 +14,7 @@ from gepa_service.api.app import create_app
 from gepa_service.api.app_state import Service
 from gepa_service.auth.permissions import Principal
 from gepa_service.model.work import Work
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordStore, TenantRecords
+from gepa_service.records import RecordStore, TenantRecords, now
 from gepa_service.repositories.repository_access import RepositoryPolicy
 from tests.gepa_client.conftest import Host, environment
 from tests.gepa_client.word_program import Script, rows

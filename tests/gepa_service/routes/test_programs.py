@@ -12,7 +12,7 @@ import pytest
 from gepa_service.api.routes import deliver
 from gepa_service.jobs.promotions import promote, promotions_of
 from gepa_service.model.program_version import Delivery, Installation, Program, Repository
-from gepa_service.records.store import TenantRecords
+from gepa_service.records import TenantRecords
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit, git

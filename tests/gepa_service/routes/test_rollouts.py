@@ -21,7 +21,7 @@ from gepa_service.jobs.month_spending import NOTHING_LEFT
 from gepa_service.jobs.parts import AttemptParts, GitAccess, Revealed
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import TaskResult, Work
-from gepa_service.records.store import TenantRecords
+from gepa_service.records import TenantRecords
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
 from tests.gepa_service.platform import MASTER, shared_processes_in, working
 from tests.gepa_service.routes.conftest import Caller

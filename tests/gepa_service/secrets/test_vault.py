@@ -10,7 +10,7 @@ import pytest
 
 from gepa_service.jobs.tenant_secrets import reveal
 from gepa_service.model.tenant import TENANTS, Secret, Tenant
-from gepa_service.records.store import RecordStore, stored
+from gepa_service.records import RecordStore, stored
 from gepa_service.secrets.envelope import DataKey, SecretDamaged, key_of, master_of
 from gepa_service.secrets.master_key import MasterKey, MasterKeyError
 from gepa_service.secrets.vault import Vault

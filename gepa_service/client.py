@@ -1,4 +1,4 @@
-"""The client: its connection, the operations of the API, a method each, and the events of a job as they happen."""
+"""A client of a service, typed by the models of its API: `ServiceClient(url, key).optimize(OptimizeRequest(...))`."""
 
 import json
 import time
