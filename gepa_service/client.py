@@ -11,7 +11,7 @@ import httpx
 from pydantic import BaseModel, TypeAdapter
 
 from gepa_service.api import routes
-from gepa_service.api.audit_log import WRITES
+from gepa_service.api.request_log import WRITES
 
 A = TypeVar("A")
 
@@ -174,32 +174,32 @@ class ServiceClient(Connection):
     program = operation(routes.programs.program)
     promote = operation(routes.programs.promote)
     rollback = operation(routes.programs.rollback)
-    deliver = operation(routes.deliver.deliver)
+    deliver = operation(routes.programs.deliver)
     submit = operation(routes.rollouts.submit)
     batches = operation(routes.rollouts.batches)
     batch = operation(routes.rollouts.batch)
     delete_batch = operation(routes.rollouts.delete_batch)
     cancel_batch = operation(routes.rollouts.cancel)
-    execute = operation(routes.execute_step.execute)
-    steps = operation(routes.execute_step.steps)
-    step = operation(routes.execute_step.step)
-    delete_step = operation(routes.execute_step.delete_step)
+    execute = operation(routes.rollouts.execute)
+    steps = operation(routes.rollouts.steps)
+    step = operation(routes.rollouts.step)
+    delete_step = operation(routes.rollouts.delete_step)
     register = operation(routes.webhooks.register)
     webhooks = operation(routes.webhooks.webhooks)
     delete = operation(routes.webhooks.delete)
     ping = operation(routes.webhooks.ping)
     deliveries = operation(routes.webhooks.deliveries)
-    create_key = operation(routes.keys.create_key)
-    keys = operation(routes.keys.keys)
-    delete_key = operation(routes.keys.delete_key)
-    add_member = operation(routes.members.add_member)
-    members = operation(routes.members.members)
-    delete_member = operation(routes.members.delete_member)
-    put_secret = operation(routes.secrets.put_secret)
-    secrets = operation(routes.secrets.secrets)
-    delete_secret = operation(routes.secrets.delete_secret)
-    usage = operation(routes.usage.usage)
-    audit = operation(routes.audit.audit)
+    create_key = operation(routes.tenant.create_key)
+    keys = operation(routes.tenant.keys)
+    delete_key = operation(routes.tenant.delete_key)
+    add_member = operation(routes.tenant.add_member)
+    members = operation(routes.tenant.members)
+    delete_member = operation(routes.tenant.delete_member)
+    put_secret = operation(routes.tenant.put_secret)
+    secrets = operation(routes.tenant.secrets)
+    delete_secret = operation(routes.tenant.delete_secret)
+    usage = operation(routes.tenant.usage)
+    audit = operation(routes.tenant.audit)
 
     def follow(self, job_id: str, *, away_s: float = AWAY_S) -> Iterator[dict[str, Any]]:
         """Yield the events of a job as they happen, until its last one; a lost connection is made again.

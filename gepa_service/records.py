@@ -24,6 +24,17 @@ from gepa_client.journal.database import Compared, Database, Rows, Table, insert
 RANDOM_DIGITS = 15
 LONGEST_ID = 64
 
+LARGEST_PAGE = 200
+ATTEMPTS = 20
+"""Writes of one change that others may come before; more means that two processes change it without end."""
+
+Where = Mapping[str, str | Sequence[str] | Compared | None]
+"""Conditions by indexed field: a value, a list that contains the value, or what the value comes before or after."""
+
+APPLICATION_ID = 0x45565253  # "EVRS": distinguishes a file of records from a store of journals
+SQLITE_PATIENCE_S, MONGO_PATIENCE_S = 20.0, 5.0
+"""How long a lock, or a server that does not answer, is waited for: callers over HTTP wait as long."""
+
 
 def now() -> datetime:
     """Return the present time in UTC."""
@@ -64,16 +75,6 @@ class Record(BaseModel):
 
 
 R = TypeVar("R", bound=Record)
-LARGEST_PAGE = 200
-ATTEMPTS = 20
-"""Writes of one change that others may come before; more means that two processes change it without end."""
-
-Where = Mapping[str, str | Sequence[str] | Compared | None]
-"""Conditions by indexed field: a value, a list that contains the value, or what the value comes before or after."""
-
-APPLICATION_ID = 0x45565253  # "EVRS": distinguishes a file of records from a store of journals
-SQLITE_PATIENCE_S, MONGO_PATIENCE_S = 20.0, 5.0
-"""How long a lock, or a server that does not answer, is waited for: callers over HTTP wait as long."""
 
 
 class RecordError(Exception):

@@ -47,6 +47,25 @@ WebhookEvent = Literal[
 ]
 DeliveryStatus = Literal["pending", "delivered", "failed"]
 
+EVENTS: dict[Status, WebhookEvent] = {
+    "running": "job.started",
+    "paused": "job.paused",
+    "completed": "job.completed",
+    "failed": "job.failed",
+    "cancelled": "job.cancelled",
+}
+"""Events by the status that an optimization has from then on."""
+
+_log = logging.getLogger(__name__)
+FIRST_PAUSE_S = 5.0
+LONGEST_PAUSE_S = 3600.0
+MOST_ATTEMPTS = 8
+REQUEST_S = 10.0
+AT_ONCE = 16
+IDLE_S = 1.0
+WEBHOOK_PREFIX = "whsec_"
+SIGNATURE = "X-EvolveRPC-Signature"
+
 
 class Webhook(Record):
     """A URL that receives events. Its secret is derived from its id, see `secret_of`."""
@@ -81,18 +100,6 @@ class WebhookDelivery(Record):
     due: datetime = Field(default_factory=now)
     begun: int = 0
     attempts: tuple[DeliveryAttempt, ...] = ()
-
-
-EVENTS: dict[Status, WebhookEvent] = {
-    "running": "job.started",
-    "paused": "job.paused",
-    "completed": "job.completed",
-    "failed": "job.failed",
-    "cancelled": "job.cancelled",
-}
-"""Events by the status that an optimization has from then on."""
-
-_log = logging.getLogger(__name__)
 
 
 def emit(records: TenantRecords, event: WebhookEvent, payload: Mapping[str, Any]) -> None:
@@ -139,17 +146,6 @@ def _event(work: Work) -> tuple[WebhookEvent | None, dict[str, Any]]:
         counts = {"total": len(work.program.tasks), "completed": work.done - work.failed, "failed": work.failed}
         return "batch.ended", {"batch_id": work.id, **counts}
     return None, {}
-
-
-FIRST_PAUSE_S = 5.0
-LONGEST_PAUSE_S = 3600.0
-MOST_ATTEMPTS = 8
-REQUEST_S = 10.0
-AT_ONCE = 16
-IDLE_S = 1.0
-
-WEBHOOK_PREFIX = "whsec_"
-SIGNATURE = "X-EvolveRPC-Signature"
 
 
 @dataclass(frozen=True)

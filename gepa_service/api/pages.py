@@ -13,6 +13,7 @@ from gepa_service.records import LONGEST_ID, Record, TenantRecords, Where
 R = TypeVar("R", bound=Record)
 V = TypeVar("V", bound=BaseModel)
 ID_PATTERN = r"^[A-Za-z0-9_.-]+$"
+Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, pattern=ID_PATTERN)]
 DEFAULT_LIMIT, MOST = 50, 200
 
 

@@ -5,10 +5,10 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from gepa_service.api.app_state import Service
 from gepa_service.cli.service_parts import ConfigurationError, github_app, opened_service
 from gepa_service.repositories.github_installations import GitHub
 from gepa_service.secrets.master_key import VARIABLE as MASTER_KEY
+from gepa_service.service import Service
 
 DATABASE, JOURNALS = "GEPA_SERVICE_DATABASE", "GEPA_SERVICE_JOURNALS"
 REQUIRED = (DATABASE, JOURNALS, MASTER_KEY)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from evolverpc_common.installation import installed_version
 from gepa_client.settings.run_settings import SandboxKind
-from gepa_service.api.app_state import Service
 from gepa_service.cli.arguments import LOCAL, MODAL
 from gepa_service.engines.engine import Engine, EngineRefused, LocalEngine
 from gepa_service.engines.ray_engine import RayEngine
@@ -18,11 +17,11 @@ from gepa_service.jobs.attempt_records import AttemptRecords
 from gepa_service.jobs.dispatcher import Dispatcher
 from gepa_service.jobs.dispatcher_lease import DispatcherLease, holder_in
 from gepa_service.jobs.http_attempt import check_api, run_on_node
-from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.queue import Queue
 from gepa_service.jobs.shared_processes import SharedProcesses
 from gepa_service.model.work import Work
 from gepa_service.operation.deleted_files import DeletedFiles
+from gepa_service.service import Service
 from gepa_service.webhooks import Sender
 
 PRIVATE = 0o700
@@ -38,7 +37,7 @@ def place_of(*, api: str, folder: Path, sandbox: SandboxKind, forward: Forward |
 
 @contextmanager
 def opened_dispatcher(
-    parts: AttemptParts, place: Place, at_once: int, engine: str = LOCAL, *, keep_warm: bool = True
+    service: Service, place: Place, at_once: int, engine: str = LOCAL, *, keep_warm: bool = True
 ) -> Iterator[Dispatcher]:
     """Open a dispatcher for the block. Attempts of the local engine hand their work back at its end.
 
@@ -55,25 +54,25 @@ def opened_dispatcher(
     with (
         holder_in(place.folder) as holder,
         SharedProcesses(place.folder, keep_warm=keep_warm) as shared,
-        DispatcherLease(parts.records, holder, warm=lambda: shared.warm) as lease,
-        engine_of(engine, parts, place, shared) as opened,
+        DispatcherLease(service.records, holder, warm=lambda: shared.warm) as lease,
+        engine_of(engine, service, place, shared) as opened,
     ):
-        yield Dispatcher(parts.records, Queue(parts.records, at_once), opened, lease)
+        yield Dispatcher(service.records, Queue(service.records, at_once), opened, lease)
 
 
-def engine_of(name: str, parts: AttemptParts, place: Place, shared: SharedProcesses) -> AbstractContextManager[Engine]:
+def engine_of(name: str, service: Service, place: Place, shared: SharedProcesses) -> AbstractContextManager[Engine]:
     """Return the engine of a name, as of `opened_dispatcher`. `shared`: of attempts on this machine."""
     if name == LOCAL:
 
         def attempt(work: Work, stop: threading.Event) -> None:
-            Attempt(place, AttemptRecords(parts, work.tenant, work.id, work.attempts), shared, stop).run()
+            Attempt(place, AttemptRecords(service, work.tenant, work.id, work.attempts), shared, stop).run()
 
         return LocalEngine(attempt)
 
     check_api(place.api)
 
     def token(work: Work) -> str:
-        return parts.tokens.issue(work, role="attempt")
+        return service.job_tokens.issue(work, role="attempt")
 
     version = installed_version()
     if name == MODAL:
@@ -110,12 +109,12 @@ def dispatch(
                 stop.wait(RESTART_S)
 
     def clean() -> None:
-        DeletedFiles(parts.records, parts.journals, place, keep_days).run(stop)
+        DeletedFiles(service.records, journals, place, keep_days).run(stop)
 
     beside = {"webhooks": send, "deleted files": clean}
     threads = [threading.Thread(target=each, name=name) for name, each in beside.items()]
-    parts = service.attempt_parts()
-    with opened_dispatcher(parts, place, at_once, engine) as dispatcher:
+    journals = service.store
+    with opened_dispatcher(service, place, at_once, engine) as dispatcher:
         for thread in threads:
             thread.start()
         ready()

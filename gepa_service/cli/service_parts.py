@@ -13,7 +13,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from evolverpc_common.network_addresses import CannotListen, bound_socket, parse_networks, url_host
-from gepa_service.api.app_state import Service
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.oidc import OidcIssuer, OidcTokens
 from gepa_service.auth.recognize import Recognizer
@@ -24,6 +23,7 @@ from gepa_service.repositories.github_installations import GitHub, GitHubSetting
 from gepa_service.repositories.repository_access import RepositoryPolicy
 from gepa_service.secrets.master_key import FILE_VARIABLE, master_keys
 from gepa_service.secrets.vault import Vault
+from gepa_service.service import Service
 
 BACKLOG = 2048
 

@@ -8,6 +8,8 @@ from typing import Protocol, Self
 
 from gepa_service.model.work import Work
 
+_log = logging.getLogger(__name__)
+
 
 class EngineUnavailable(Exception):
     """The engine cannot be reached now; trying later can help."""
@@ -32,9 +34,6 @@ class Engine(Protocol):
 
     def ended(self, running: Sequence[Work]) -> list[Work]:
         """Return those of these attempts that do not run: they ended in any way, or are not known."""
-
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass

@@ -12,21 +12,21 @@ from evolverpc_common.redaction import Secrets
 from gepa_service.jobs.kept import Kept, NotEnded
 from gepa_service.jobs.month_spending import count_spending
 from gepa_service.jobs.new_version import saved_program_path, with_code
-from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.work_order import Ended, Message, Spent, TaskDone
 from gepa_service.model.program_version import Program, branch_of
 from gepa_service.model.work import Status, TaskResult, Work, task_result_id
 from gepa_service.records import RecordChanged, RecordExists
 from gepa_service.repositories.destinations import DestinationRefused
+from gepa_service.service import Service
 from sandbox_runtime.api.sandbox import SandboxError
 
 
 class KeptResults(Kept):
     """Of a batch or step."""
 
-    def __init__(self, parts: AttemptParts, work: Work) -> None:
+    def __init__(self, service: Service, work: Work) -> None:
         assert work.program is not None, "a batch or step has a program"  # noqa: S101
-        self._parts, self._work, self._program = parts, work, work.program
+        self._service, self._work, self._program = service, work, work.program
         self._statuses = self._stored()
 
     def begin(self) -> frozenset[int]:
@@ -41,7 +41,7 @@ class KeptResults(Kept):
         """As of `Kept`."""
         if isinstance(message, Spent):
             with contextlib.suppress(RecordChanged):  # it was deleted
-                self._work = count_spending(self._parts.records, self._work, message.usd, message.unpriced)
+                self._work = count_spending(self._service.records, self._work, message.usd, message.unpriced)
         elif isinstance(message, TaskDone):
             self._store(message)
 
@@ -68,7 +68,7 @@ class KeptResults(Kept):
         work, wanted = self._work, self._program
         bundles = [base64.b64decode(each) for each in result.pop("bundles")]
         name, base = result.pop("program"), result.pop("base_commit")
-        parent = None if wanted.parent is None else self._parts.records.get(Program, work.tenant, wanted.parent)
+        parent = None if wanted.parent is None else self._service.records.get(Program, work.tenant, wanted.parent)
         program = Program(
             tenant=work.tenant,
             id=wanted.makes,
@@ -85,7 +85,7 @@ class KeptResults(Kept):
         if (commit := result.get("commit")) is not None:
             changed = program.model_copy(update={"branch": result.pop("branch"), "commit": commit})
             try:
-                changed = with_code(changed, bundles, partial(self._parts.git.fetch, work))
+                changed = with_code(changed, bundles, partial(self._service.fetch, work))
             except (GitError, DestinationRefused, SandboxError) as error:
                 log(f"the change of the version's code cannot be read: {error}")
             program = Program.model_validate_json(secrets.redact_json(changed.model_dump_json().encode()))
@@ -110,7 +110,7 @@ class KeptResults(Kept):
         Raises:
             NotEnded: this attempt was replaced by another one, or the step was cancelled.
         """
-        records, work = self._parts.records, self._work
+        records, work = self._service.records, self._work
         found = records.get(Work, work.tenant, work.id)
         if found is None or (found.status, found.attempts) != ("running", work.attempts):
             raise NotEnded("another attempt has begun, or the step was cancelled")
@@ -131,7 +131,7 @@ class KeptResults(Kept):
                 result=done.result,
             )
             try:
-                self._parts.records.insert(result)
+                self._service.records.insert(result)
             except RecordExists:  # written by an attempt that was thought dead
                 self._statuses = self._stored()
             else:
@@ -139,5 +139,5 @@ class KeptResults(Kept):
 
     def _stored(self) -> dict[int, str]:
         """Return the statuses of the results, by the index of the task."""
-        stored = self._parts.records.every(TaskResult, self._work.tenant, {"work_id": self._work.id})
+        stored = self._service.records.every(TaskResult, self._work.tenant, {"work_id": self._work.id})
         return {each.index: sys.intern(each.result["status"]) for each in stored}

@@ -16,12 +16,12 @@ from gepa_client.journal.store import Store
 from gepa_service.jobs.kept import Kept, NotEnded
 from gepa_service.jobs.month_spending import count_spending
 from gepa_service.jobs.new_version import program_of, with_code
-from gepa_service.jobs.parts import AttemptParts
 from gepa_service.jobs.work_order import Ended
 from gepa_service.model.program_version import Program
 from gepa_service.model.work import ENDED, JobProgress, Status, Work
 from gepa_service.records import RecordError, RecordExists
 from gepa_service.repositories.destinations import DestinationRefused
+from gepa_service.service import Service
 from sandbox_runtime.api.sandbox import SandboxError
 
 TRIES_OF_CODE = 2
@@ -30,16 +30,16 @@ TRIES_OF_CODE = 2
 class KeptRun(Kept):
     """Of an optimization."""
 
-    def __init__(self, parts: AttemptParts, work: Work) -> None:
-        self._parts, self._work = parts, work
+    def __init__(self, service: Service, work: Work) -> None:
+        self._service, self._work = service, work
 
     def begin(self) -> frozenset[int]:
         """As of `Kept`: free the run of the attempt before, whose token ended with it."""
         self.count()
         with contextlib.suppress(NoSuchRun):
-            run = self._parts.journals.run(self._work.id)
+            run = self._service.store.run(self._work.id)
             if run.claim.owner is not None:
-                self._parts.journals.release(run.id, run.claim.owner)
+                self._service.store.release(run.id, run.claim.owner)
         return frozenset()
 
     def is_further(self, found: Work) -> bool:
@@ -58,9 +58,9 @@ class KeptRun(Kept):
     def count(self) -> None:
         """As of `Kept`: what the journal states."""
         with contextlib.suppress(JournalError, RecordError):  # there is no run yet; or the next report counts it
-            spent = self._parts.journals.spending(self._work.id)
+            spent = self._service.store.spending(self._work.id)
             usd, unpriced = sum(each.cost_usd for each in spent), sum(each.unpriced - each.unreported for each in spent)
-            self._work = count_spending(self._parts.records, self._work, usd, unpriced)
+            self._work = count_spending(self._service.records, self._work, usd, unpriced)
 
     def ended(self, ended: Ended, secrets: Secrets, log: Callable[[str], None]) -> dict[str, Any]:
         """As of `Kept`."""
@@ -71,12 +71,12 @@ class KeptRun(Kept):
         except (JournalError, GitError, DestinationRefused, SandboxError) as error:
             raise NotEnded(f"the results cannot be read: {error}") from error
         with contextlib.suppress(RecordExists):  # an attempt wrote it that ended before it wrote the work
-            self._parts.records.insert(program)
+            self._service.records.insert(program)
         return {"status": "completed", "reason": ended.reason, "program_id": program.id, "setbacks": 0}
 
     def _progress(self) -> JobProgress | None:
         with contextlib.suppress(JournalError):
-            return progress_of(self._parts.journals, self._parts.journals.run(self._work.id))
+            return progress_of(self._service.store, self._service.store.run(self._work.id))
         return None
 
     def _program(self, saved: dict[str, Any] | None, secrets: Secrets, log: Callable[[str], None]) -> Program:
@@ -85,10 +85,10 @@ class KeptRun(Kept):
         Raises:
             JournalError: the run cannot be read. GitError, DestinationRefused, SandboxError: its code cannot.
         """
-        work, parts = self._work, self._parts
-        program = program_of(parts.journals, parts.records, work, saved)
+        work, service = self._work, self._service
+        program = program_of(service.store, service.records, work, saved)
         try:
-            program = with_code(program, self._bundles(program), partial(parts.git.fetch, work))
+            program = with_code(program, self._bundles(program), partial(service.fetch, work))
         except (GitError, DestinationRefused, SandboxError) as error:
             if work.setbacks < TRIES_OF_CODE:
                 raise
@@ -97,7 +97,7 @@ class KeptRun(Kept):
 
     def _bundles(self, program: Program) -> list[bytes]:
         """Return the commits of the version, from the record of its run, parents first."""
-        store, run_id = self._parts.journals, self._work.id
+        store, run_id = self._service.store, self._work.id
         if program.commit is None:
             return []
         return code_history(store, run_id, store.candidates(run_id)).bundles(program.commit)

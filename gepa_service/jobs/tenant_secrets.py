@@ -6,10 +6,10 @@ The one place that leaves out secrets whose names decide what programs of this m
 from dataclasses import dataclass, field
 
 from gepa_service.jobs.job_environment import may_be_secret
-from gepa_service.jobs.parts import Revealed
 from gepa_service.model.tenant import Secret
 from gepa_service.secrets.envelope import DataKey, key_of
 from gepa_service.secrets.vault import Vault, open_with
+from gepa_service.service import Revealed
 
 
 def revealed(vault: Vault, tenant: str) -> Revealed:

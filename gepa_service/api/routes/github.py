@@ -13,9 +13,8 @@ from starlette.concurrency import run_in_threadpool
 
 from gepa_client.journal.database import Compared
 from gepa_service.api.access import Parts, Writer
-from gepa_service.api.openapi import documented
 from gepa_service.api.pages import RequestBody
-from gepa_service.api.problems import Problem
+from gepa_service.api.problems import Problem, documented
 from gepa_service.model.program_version import Installation, Repository, SeenDelivery, day_of
 from gepa_service.model.tenant import TENANTS
 from gepa_service.records import RecordExists, RecordStore, changed, now, stored

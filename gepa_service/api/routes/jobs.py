@@ -1,7 +1,7 @@
-"""Submit jobs, look at them, and control them."""
+"""Submit jobs within the quotas of their tenant, look at them, and control them."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Literal, Self
@@ -13,20 +13,19 @@ from evolverpc_common.exact_values import with_integers_packed
 from gepa_client.evolution.names import component_texts
 from gepa_client.settings.run_settings import Evolve
 from gepa_service.api.access import Parts, Reader, Writer
-from gepa_service.api.app_state import Service
-from gepa_service.api.openapi import documented
-from gepa_service.api.pages import Page, Paging, RequestBody, View, known, known_work
-from gepa_service.api.problems import Problem
-from gepa_service.api.quotas import refuse_beyond_quotas, refuse_full_queue
-from gepa_service.api.routes.repositories import Id, allowed_or_problem
+from gepa_service.api.pages import Id, Page, Paging, RequestBody, View, known, known_work
+from gepa_service.api.problems import Problem, documented
+from gepa_service.api.routes.repositories import allowed_or_problem
 from gepa_service.jobs import control
-from gepa_service.jobs.month_spending import quotas_of
+from gepa_service.jobs.month_spending import has_spent_all, quotas_of
 from gepa_service.jobs.settings_of_jobs import Options, SettingRefused, checked_settings, repository_path
 from gepa_service.model.program_version import SAVED_PROGRAM, Repository
+from gepa_service.model.tenant import Quotas
 from gepa_service.model.work import ENDED, OPTIMIZATIONS, JobStatus, Work
 from gepa_service.operation.deletion import delete_work
 from gepa_service.records import TenantRecords, new_id
 from gepa_service.repositories.destinations import LONGEST_URL
+from gepa_service.service import Service
 
 router = APIRouter(tags=["jobs"])
 
@@ -360,3 +359,32 @@ def _path(path: str, name: str) -> str:
         return repository_path(path)
     except ValueError as error:
         raise SettingRefused(f"{name}_path", str(error)) from None
+
+
+QUEUE_RETRY_S, MONEY_RETRY_S = 60, 3600
+
+
+def refuse_beyond_quotas(service: Service, tenant: str, settings: Mapping[str, Any]) -> None:
+    """Raise a problem if the tenant may not submit work of these settings now. Blocks."""
+    quotas = quotas_of(service.records, tenant)
+    asked = int(settings.get("sandboxes") or 0)
+    if asked > quotas.sandboxes:
+        detail = f"`sandboxes`: the tenant may use {quotas.sandboxes}: ask for fewer"
+        raise Problem(422, "quota", "Beyond a quota", detail, field="sandboxes", quota="sandboxes")
+    refuse_full_queue(service, tenant, quotas)
+    if has_spent_all(service.records, tenant):
+        detail = f"the tenant's {quotas.usd_per_month:g} USD of this month are spent: raise the quota, or wait"
+        raise _used_up("usd_per_month", detail, MONEY_RETRY_S)
+
+
+def refuse_full_queue(service: Service, tenant: str, quotas: Quotas) -> None:
+    """Raise a problem if no more work of the tenant may wait. Blocks."""
+    if service.records.count(Work, tenant, {"status": "pending"}) >= quotas.jobs_queued:
+        waiting = f"{quotas.jobs_queued} jobs, batches and steps of the tenant wait already"
+        detail = f"{waiting}: cancel one, or send this again later"
+        raise _used_up("jobs_queued", detail, QUEUE_RETRY_S)
+
+
+def _used_up(quota: str, detail: str, retry_s: int) -> Problem:
+    headers = {"Retry-After": str(retry_s)}
+    return Problem(429, "quota", "A quota is used up", detail, headers=headers, quota=quota)

@@ -8,13 +8,11 @@ from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from gepa_service.api.access import Parts, Reader, Writer
-from gepa_service.api.app_state import Service
-from gepa_service.api.openapi import documented
-from gepa_service.api.pages import ID_PATTERN, Page, Paging, RequestBody, View, known
-from gepa_service.api.problems import Problem
+from gepa_service.api.pages import Id, Page, Paging, RequestBody, View, known
+from gepa_service.api.problems import Problem, documented
 from gepa_service.model.program_version import Installation, Repository
 from gepa_service.operation import deletion
-from gepa_service.records import LONGEST_ID, RecordChanged, TenantRecords, new_id
+from gepa_service.records import RecordChanged, TenantRecords, new_id
 from gepa_service.repositories.destinations import LONGEST_URL, DestinationRefused, HostUnknown
 from gepa_service.repositories.github_installations import GitHubFailed, owner_and_name
 from gepa_service.repositories.repository_access import (
@@ -24,11 +22,11 @@ from gepa_service.repositories.repository_access import (
     allowed_repository,
     look_up,
 )
+from gepa_service.service import Service
 from sandbox_runtime.source.remote_git import Credentials, CredentialsFailed
 
 router = APIRouter(tags=["repositories"])
 
-Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, pattern=ID_PATTERN)]
 InstallationId = Annotated[int, Field(ge=1, lt=10**18)]
 
 

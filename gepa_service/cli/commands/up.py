@@ -19,7 +19,6 @@ from evolverpc_common.network_addresses import is_loopback
 from evolverpc_common.signal_handlers import signals_handled
 from gepa_client.errors import JournalError
 from gepa_client.views.console import refuse
-from gepa_service.api.app_state import Service
 from gepa_service.api.request_log import configure_logs
 from gepa_service.auth.keys import make_key
 from gepa_service.cli.arguments import (
@@ -42,6 +41,7 @@ from gepa_service.jobs.attempt import Place
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records import RecordStore, new_id
 from gepa_service.secrets.master_key import MasterKeyError, create_key_file
+from gepa_service.service import Service
 from sandbox_runtime.api.sandbox import RuntimeUnavailable
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
 

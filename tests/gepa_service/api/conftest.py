@@ -11,7 +11,6 @@ import pytest
 from fastapi import FastAPI
 
 from gepa_service.api.app import create_app
-from gepa_service.api.app_state import Service
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.keys import make_key, revoke_key
 from gepa_service.auth.oidc import OidcTokens
@@ -23,6 +22,7 @@ from gepa_service.records import RecordStore, now
 from gepa_service.repositories.repository_access import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
+from gepa_service.service import Service
 
 MASTER = MasterKey(b"m" * 32)
 URL = "http://service"

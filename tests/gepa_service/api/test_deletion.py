@@ -15,7 +15,6 @@ from gepa_client.journal import open_store
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.store import Store
 from gepa_service import model
-from gepa_service.api.app_state import Service
 from gepa_service.jobs.attempt import Place
 from gepa_service.jobs.job_environment import cache_of
 from gepa_service.model.program_version import Program, Promotion, Repository
@@ -24,6 +23,7 @@ from gepa_service.model.work import LogChunk, Status, TaskResult, Work
 from gepa_service.operation import deletion
 from gepa_service.operation.deleted_files import DeletedFiles
 from gepa_service.records import Record, RecordStore, id_at, new_id, now
+from gepa_service.service import Service
 from tests.gepa_client.journal.sample_runs import ended as ended_attempt
 from tests.gepa_client.journal.sample_runs import run
 from tests.gepa_service.api.conftest import Client

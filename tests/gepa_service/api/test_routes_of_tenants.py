@@ -11,7 +11,6 @@ import httpx
 import pytest
 
 from gepa_service.api.app import create_app
-from gepa_service.api.app_state import Service
 from gepa_service.api.request_log import JsonLines
 from gepa_service.jobs.month_spending import month_id
 from gepa_service.jobs.tenant_secrets import reveal
@@ -19,6 +18,7 @@ from gepa_service.model.tenant import AuditEntry, Quotas, Usage
 from gepa_service.model.work import Work
 from gepa_service.records import RecordStore, id_at, new_id, now
 from gepa_service.secrets.master_key import METRICS
+from gepa_service.service import Service
 from tests.gepa_service.api.conftest import MASTER, URL, Client
 
 MEMBER = {"issuer": "https://issuer.example", "subject": "ann@example.org", "role": "viewer"}

@@ -13,9 +13,9 @@ import httpx
 import pytest
 from aiohttp import web
 
-from gepa_service.api.app_state import Service
 from gepa_service.model.program_version import Program
 from gepa_service.records import TenantRecords, now
+from gepa_service.service import Service
 from gepa_service.webhooks import MOST_ATTEMPTS, Sender, Webhook, WebhookDelivery
 from tests.gepa_service.routes.conftest import LOOPBACK, Caller
 from tests.support.web_hosts import web_host
