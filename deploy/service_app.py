@@ -92,7 +92,7 @@ def attempt(work_id: str, token: str, api_url: str, version: str) -> None:
     It has no secret of the service: by its token the API gives it those of its tenant.
     """
     from gepa_service.cli.dispatcher_parts import place_of
-    from gepa_service.jobs.http_attempt import run_on_node
+    from gepa_service.jobs.attempt import run_on_node
 
     stop = threading.Event()
     place = place_of(api=api_url, folder=WORK, sandbox="modal", forward=forwarded)

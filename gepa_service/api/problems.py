@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gepa_client.errors import StoreUnavailable
 from gepa_service.auth.oidc import IssuerUnavailable
 from gepa_service.auth.recognize import TenantNeeded
-from gepa_service.operation.deletion import DeletionRefused
+from gepa_service.jobs.deletion import DeletionRefused
 from gepa_service.records import RecordChanged, RecordsUnavailable
 from gepa_service.secrets.envelope import SecretDamaged
 from gepa_service.secrets.master_key import MasterKeyError

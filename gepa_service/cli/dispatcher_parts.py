@@ -12,15 +12,14 @@ from gepa_client.settings.run_settings import SandboxKind
 from gepa_service.cli.arguments import LOCAL, MODAL
 from gepa_service.engines.engine import Engine, EngineRefused, LocalEngine
 from gepa_service.engines.ray_engine import RayEngine
-from gepa_service.jobs.attempt import Attempt, Forward, Place
+from gepa_service.jobs.attempt import Attempt, check_api, run_on_node
 from gepa_service.jobs.attempt_records import AttemptRecords
-from gepa_service.jobs.dispatcher import Dispatcher
+from gepa_service.jobs.deletion import DeletedFiles
+from gepa_service.jobs.dispatcher import Dispatcher, Queue
 from gepa_service.jobs.dispatcher_lease import DispatcherLease, holder_in
-from gepa_service.jobs.http_attempt import check_api, run_on_node
-from gepa_service.jobs.queue import Queue
+from gepa_service.jobs.job_environment import Forward, Place
 from gepa_service.jobs.shared_processes import SharedProcesses
 from gepa_service.model.work import Work
-from gepa_service.operation.deleted_files import DeletedFiles
 from gepa_service.service import Service
 from gepa_service.webhooks import Sender
 

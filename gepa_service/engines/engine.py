@@ -38,7 +38,9 @@ class Engine(Protocol):
 
 @dataclass
 class LocalEngine:
-    """Used in a `with` block, by one thread. Its attempts end with this process, and are stopped at the block's end.
+    """Makes each attempt in a thread of this process, which starts a process for the work.
+
+    Used in a `with` block, by one thread. Its attempts end with this process, and are stopped at the block's end.
 
     `run`: makes an attempt, until the event is set.
     """

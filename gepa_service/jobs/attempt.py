@@ -2,29 +2,46 @@
 
 import contextlib
 import math
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
 
 from evolverpc_common.files import remove_tree, replace_file
-from evolverpc_common.network_addresses import free_port
+from evolverpc_common.installation import installed_version
+from evolverpc_common.network_addresses import free_port, is_loopback
 from evolverpc_common.redaction import Secrets
+from gepa_client.errors import summary
 from gepa_client.run.output_folder import LOG as RUN_LOG
-from gepa_service.jobs.attempt_messages import AttemptService, Begun, Report, Stopped, Wanted
-from gepa_service.jobs.job_environment import basic_environment, cache_of
+from gepa_service.engines.engine import EngineRefused
+from gepa_service.jobs.job_environment import Place, basic_environment, cache_of, folder_of
 from gepa_service.jobs.job_logs import JobLogs
+from gepa_service.jobs.messages import (
+    AttemptService,
+    Begun,
+    Ended,
+    Front,
+    Message,
+    OptimizeOrder,
+    Order,
+    ProgramOrder,
+    Report,
+    Spent,
+    Stopped,
+    Wanted,
+    failed,
+)
 from gepa_service.jobs.process_main import LOG
 from gepa_service.jobs.shared_processes import TICK_S, RunningWork, SharedProcesses
-from gepa_service.jobs.work_order import Ended, Front, Message, OptimizeOrder, Order, ProgramOrder, Spent, failed
 from gepa_service.records import RecordError, RecordsUnavailable
 
 T = TypeVar("T")
-Forward = Callable[[int], contextlib.AbstractContextManager[str]]
-"""Makes a port of this machine reachable from elsewhere while its block runs, and gives the address."""
-
 LOOK_S = 0.5
 """Seconds between two reports: cancelled work ends within this and a tick."""
 
@@ -45,21 +62,10 @@ LATE_S = 300.0
 
 CANCEL_S = 15.0
 
+ANSWER_S = 300.0
+"""Seconds for an answer: the end of work may have a repository fetched."""
 
-@dataclass(frozen=True)
-class Place:
-    """What all attempts of a machine share.
-
-    `api`: the address of the API, as this machine reaches it. `folder`: for the folders of works. `cache`: of fetched
-    repositories and built environments, by tenant. `sandbox`: the backend. `forward`: with the backend `modal`, makes a
-    port of this machine reachable from there, and gives its address.
-    """
-
-    api: str
-    folder: Path
-    cache: Path
-    sandbox: str = "bubblewrap"
-    forward: Forward | None = None
+CONNECT_S = 5.0
 
 
 class _Over(Exception):
@@ -246,11 +252,6 @@ class Attempt:
                 self._service.report(report)
 
 
-def folder_of(place: Place, work_id: str, attempt: int) -> Path:
-    """Return the folder of an attempt: processes of the one before may end later."""
-    return place.folder / f"{work_id}-{attempt}"
-
-
 def _repeated(call: Callable[[], T]) -> T:
     """Return what the call returns, which is repeated while the service is away. Raises `RecordsUnavailable`."""
     until = time.monotonic() + AWAY_S
@@ -261,3 +262,74 @@ def _repeated(call: Callable[[], T]) -> T:
             if time.monotonic() >= until:
                 raise
             time.sleep(TICK_S)
+
+
+class HttpAttemptService:
+    """Used in a `with` block, by one thread. `api`: the address of the API. `token`: of the attempt.
+
+    An API that does not answer, or not as expected, is `RecordsUnavailable`. If it refuses the token, another attempt
+    has begun, or the work was deleted.
+    """
+
+    def __init__(self, api: str, work_id: str, token: str) -> None:
+        self._token = token
+        trusted = ssl.create_default_context()  # the certificates of this machine, not those of a package
+        transport = httpx.HTTPTransport(verify=trusted, trust_env=False)
+        timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
+        base = f"{api}/job/{work_id}/attempt"
+        self._http = httpx.Client(base_url=base, transport=transport, timeout=timeout, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def begin(self) -> Begun | None:
+        """As of `AttemptService`."""
+        answer = self._post("begin", "{}")
+        return None if answer is None or answer == b"null" else Begun.model_validate_json(answer)
+
+    def report(self, report: Report) -> Wanted:
+        """As of `AttemptService`."""
+        answer = self._post("report", report.model_dump_json())
+        wanted = Wanted(is_over=True) if answer is None else Wanted.model_validate_json(answer)
+        self._token = wanted.attempt_token or self._token
+        return wanted
+
+    def _post(self, name: str, body: str) -> bytes | None:
+        """Return the answer; None if the token is refused. Raises `RecordsUnavailable`."""
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
+        try:
+            answer = self._http.post(f"/{name}", content=body.encode(), headers=headers)
+        except httpx.TransportError as error:
+            raise RecordsUnavailable(f"the service does not answer: {summary(error)}") from None
+        if answer.status_code in (401, 404):
+            return None
+        if answer.status_code != 200:
+            raise RecordsUnavailable(f"the service answers {answer.status_code}: {answer.text[:500]}")
+        return answer.content
+
+
+def check_api(api: str) -> None:
+    """Raise `EngineRefused` if secrets on their way from this address to attempts elsewhere could be read."""
+    if not api.startswith("https://") and not is_loopback(urlsplit(api).hostname):
+        raise EngineRefused(
+            f"attempts on other machines get their tenants' secrets from --api, and {api} is plain http, which can be"
+            " read on the way: put TLS in front of the API, and give its https:// address"
+        )
+
+
+def run_on_node(work_id: str, token: str, place: Place, version: str, stop: threading.Event) -> None:
+    """Make an attempt on a node of an engine. `version`: of this package, as the dispatcher has it."""
+    with HttpAttemptService(place.api, work_id, token) as service:
+        try:
+            if version != installed_version():
+                raise OSError(f"it has version {installed_version()} of evolverpc, and the dispatcher {version}")
+            with SharedProcesses(
+                place.folder, keep_warm=False
+            ) as shared:  # the next work may be placed on another node
+                Attempt(place, service, shared, stop).run()
+        except OSError as error:
+            reason = f"the node {socket.gethostname()} cannot be used: {error}"
+            service.report(Report(message=Ended(status="interrupted", reason=reason)))

@@ -10,12 +10,9 @@ from datetime import timedelta
 from typing import Any
 
 from evolverpc_common.redaction import Secrets
-from gepa_service.jobs.attempt_messages import Begun, LogLines, Report, Stopped, Wanted
-from gepa_service.jobs.kept import Kept, NotEnded
-from gepa_service.jobs.kept_results import KeptResults
-from gepa_service.jobs.kept_run import KeptRun
+from gepa_service.jobs.kept import Kept, KeptResults, KeptRun, NotEnded
+from gepa_service.jobs.messages import Begun, Ended, LogLines, Report, Spent, Stopped, Wanted, failed
 from gepa_service.jobs.month_spending import NOTHING_LEFT, has_spent_all
-from gepa_service.jobs.work_order import Ended, Spent, failed
 from gepa_service.model.work import ENDED, LogChunk, LogLine, Status, Work
 from gepa_service.records import RecordChanged, RecordExists, RecordsUnavailable, TenantRecords, changed, new_id, now
 from gepa_service.repositories.destinations import DestinationRefused

@@ -1,4 +1,4 @@
-"""Where the driver of a job runs: in a process with an environment of its own, or in a container."""
+"""Where the driver of a job runs, in a process of its own or in a container, and the files that it reads there."""
 
 import asyncio
 import contextlib
@@ -6,13 +6,15 @@ import functools
 import os
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from anyio.from_thread import start_blocking_portal
 
+from evolverpc_common.files import replace_file
 from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.redaction import Secrets
 from evolverpc_common.untrusted_files import plain_files
@@ -23,12 +25,11 @@ from gepa_client.run.supervisor import DRIVER, LaunchDriver, LaunchedDriver
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.sandboxing.session_interface import Driver, Log, NoSandboxes, Show
 from gepa_client.sandboxing.setup import providers_of
-from gepa_service.jobs.fleet_mirror import FleetMirror, Push, push_nothing
 from gepa_service.jobs.http_front import HttpFront
 from gepa_service.jobs.job_environment import basic_environment
+from gepa_service.jobs.messages import OptimizeOrder
 from gepa_service.jobs.piped_driver import launcher
-from gepa_service.jobs.work_order import OptimizeOrder
-from sandbox_runtime import Closed, Command, ResourceLimits
+from sandbox_runtime import Closed, Command, ResourceLimits, SandboxError
 from sandbox_runtime.api.egress import MODELS_PORT, TUNNEL_PORT
 from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
 from sandbox_runtime.backends.bubblewrap.container_layout import (
@@ -47,6 +48,14 @@ PACKAGES = ("gepa_client", "protocol", "evolverpc_common")
 MEMORY_MB, PROCESSES, WORKSPACE_MB = 4096, 256, 256
 LIFETIME_S = 30 * 24 * 3600.0
 FRONT_PORT = 20_000
+
+FOLLOW_S = 0.1
+FIRST_COPIES = 20
+READABLE = 0o644
+"""Of files in a folder that the driver alone is shown; no other user of the machine reaches it."""
+
+FLEET, TOKEN = "fleet", "token"
+Push = Callable[[Mapping[str, str]], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -142,7 +151,7 @@ async def _isolated(order: OptimizeOrder, session: SandboxSession) -> AsyncItera
 
 @contextlib.asynccontextmanager
 async def fronted_sandboxes(
-    order: OptimizeOrder, session: SandboxSession, front: HttpFront, shared: Path, push: Push = push_nothing
+    order: OptimizeOrder, session: SandboxSession, front: HttpFront, shared: Path, push: Push | None = None
 ) -> AsyncIterator[tuple["FrontedSandboxes", Path]]:
     """Let the driver reach the job's sandboxes by the front, for the block; yield them, and its file of the job token.
 
@@ -284,3 +293,80 @@ class _WithoutSecrets:
 
 def _server(url: str) -> str:
     return url.removesuffix("/rpc").rstrip("/")
+
+
+class FleetMirror:
+    """A copy of a job's endpoints file, tokens and job token for its driver, with addresses that the driver reaches.
+
+    Kept up to date in the folder `shared` while its `async with` block lasts.
+
+    `fleet`: the endpoints file; None without sandboxes. `token`: the file of the job token. `address`: returns the
+    address by which the driver reaches a server. `push`: sends changed files, by name, to a driver on another machine;
+    None if the driver reads the folder itself.
+    """
+
+    def __init__(
+        self,
+        shared: Path,
+        fleet: Path | None,
+        token: Path,
+        address: Callable[[str], str],
+        push: Push | None = None,
+    ) -> None:
+        self._shared = shared
+        self._followed = fleet
+        self._token = token
+        self._address = address
+        self._push = push
+        self._written: dict[str, str] = {}
+        self._following: asyncio.Task[None] | None = None
+        self.fleet = shared / FLEET
+        self.token = shared / TOKEN
+
+    async def __aenter__(self) -> Self:
+        await self._first_copy()
+        self._following = asyncio.create_task(self._follow())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+
+    async def _first_copy(self) -> None:
+        """Copy; read again if a sandbox that was listed has ended, and its token is gone. Raises `OSError`."""
+        for _ in range(FIRST_COPIES - 1):
+            with contextlib.suppress(FileNotFoundError):
+                return await self._copy()
+            await asyncio.sleep(FOLLOW_S)
+        return await self._copy()
+
+    async def _follow(self) -> None:
+        failure: str | None = None
+        while True:
+            await asyncio.sleep(FOLLOW_S)
+            try:
+                await self._copy()
+                failure = None
+            except (OSError, SandboxError) as error:  # such as a session that ends: tried again, stated once
+                if str(error) != failure:
+                    failure = str(error)
+                    print(f"the driver's files are not up to date: {failure}", file=sys.stderr, flush=True)
+
+    async def _copy(self) -> None:
+        found = {TOKEN: self._token.read_text()}
+        if self._followed is not None:
+            lines = []
+            for line in self._followed.read_text().splitlines():
+                url, *fields = line.split()
+                for each in fields:
+                    name = each.partition("=")[2]
+                    found[name] = (self._followed.parent / name).read_text()
+                lines.append(" ".join([self._address(url), *fields]) + "\n")
+            found[FLEET] = "".join(lines)  # the last one: it names the others
+        files = {name: text for name, text in found.items() if self._written.get(name) != text}
+        for name, text in files.items():
+            replace_file(self._shared / name, text, mode=READABLE)
+        if files and self._push is not None:
+            await self._push(files)
+        self._written.update(files)

@@ -22,7 +22,7 @@ from evolverpc_common.network_addresses import free_port
 from evolverpc_common.redaction import Secrets
 from gepa_client.transport.address import http_url
 from gepa_client.transport.http_transport import connector
-from gepa_service.jobs.work_order import Front
+from gepa_service.jobs.messages import Front
 from sandbox_runtime import SandboxError
 
 PROGRAMS = "programs"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evolverpc_common.redaction import Secrets
 from evolverpc_common.untrusted_files import open_plain
-from gepa_service.jobs.attempt_messages import LogLines
+from gepa_service.jobs.messages import LogLines
 from gepa_service.model.work import LogLine
 from gepa_service.records import new_id, now
 

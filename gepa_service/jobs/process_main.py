@@ -21,7 +21,7 @@ from pathlib import Path
 
 from evolverpc_common.files import remove_tree
 from evolverpc_common.open_connections import raise_descriptor_limit
-from gepa_service.jobs.work_order import REQUESTS, Begin, OptimizeOrder, Reported
+from gepa_service.jobs.messages import REQUESTS, Begin, OptimizeOrder, Reported
 
 LOG = "job.log"
 STOP_S = 60.0
@@ -63,8 +63,8 @@ def _optimize(order: OptimizeOrder, report: Callable[[str], None]) -> None:
     gc.disable()  # it takes a sixth of the imports' time
 
     from gepa_client.sandboxing.session import signals_interrupt
-    from gepa_service.jobs.ended_by import ENDING, STOPPED, ended_by
     from gepa_service.jobs.optimization import optimize
+    from gepa_service.jobs.work_session import ENDING, STOPPED, ended_by
 
     gc.enable()
     os.environ.update(order.secrets)
@@ -90,7 +90,7 @@ def _serve(first: bytes, report: Callable[[str], None]) -> None:
     gc.disable()
 
     from gepa_client.sandboxing.setup import MOST_DESCRIPTORS
-    from gepa_service.jobs.process_works import ProcessWorks
+    from gepa_service.jobs.program_works import ProcessWorks
 
     gc.freeze()
     gc.enable()

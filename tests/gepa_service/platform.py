@@ -17,8 +17,8 @@ from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.recognize import Recognizer
 from gepa_service.cli.arguments import LOCAL
 from gepa_service.cli.dispatcher_parts import opened_dispatcher
-from gepa_service.jobs.attempt import Place
-from gepa_service.jobs.queue import Queue
+from gepa_service.jobs.dispatcher import Queue
+from gepa_service.jobs.job_environment import Place
 from gepa_service.model.tenant import TENANTS, Quotas, Role, Tenant
 from gepa_service.model.work import ENDED, ProgramWork, What, Work
 from gepa_service.records import RecordStore, TenantRecords, new_id, open_records

@@ -9,10 +9,10 @@ from gepa_client.errors import JournalError
 from gepa_client.journal.store import open_store
 from gepa_service.api.access import Parts
 from gepa_service.api.problems import RETRY_S, Problem, documented
+from gepa_service.jobs.dispatcher import sandboxes_of
 from gepa_service.jobs.dispatcher_lease import ID as DISPATCHER
 from gepa_service.jobs.dispatcher_lease import LeaseRecord
 from gepa_service.jobs.month_spending import usage_of
-from gepa_service.jobs.queue import sandboxes_of
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.model.work import ENDED, NAMES, Work
 from gepa_service.records import RecordError, RecordStore, now

@@ -17,12 +17,12 @@ from gepa_service.api.pages import Id, Page, Paging, RequestBody, View, known, k
 from gepa_service.api.problems import Problem, documented
 from gepa_service.api.routes.repositories import allowed_or_problem
 from gepa_service.jobs import control
+from gepa_service.jobs.deletion import delete_work
 from gepa_service.jobs.month_spending import has_spent_all, quotas_of
 from gepa_service.jobs.settings_of_jobs import Options, SettingRefused, checked_settings, repository_path
 from gepa_service.model.program_version import SAVED_PROGRAM, Repository
 from gepa_service.model.tenant import Quotas
 from gepa_service.model.work import ENDED, OPTIMIZATIONS, JobStatus, Work
-from gepa_service.operation.deletion import delete_work
 from gepa_service.records import TenantRecords, new_id
 from gepa_service.repositories.destinations import LONGEST_URL
 from gepa_service.service import Service

@@ -14,8 +14,8 @@ from gepa_client.journal.http_messages import ERRORS, METHODS, Arguments, dumped
 from gepa_client.journal.store import Store
 from gepa_service.api.access import AttemptCaller, Optimizer, Parts
 from gepa_service.api.problems import Problem, not_found
-from gepa_service.jobs.attempt_messages import Begun, Report, Wanted
 from gepa_service.jobs.attempt_records import AttemptRecords
+from gepa_service.jobs.messages import Begun, Report, Wanted
 from gepa_service.service import Service
 
 router = APIRouter(include_in_schema=False)

@@ -10,8 +10,8 @@ from starlette.concurrency import run_in_threadpool
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.pages import Id, Page, Paging, RequestBody, View, known
 from gepa_service.api.problems import Problem, documented
+from gepa_service.jobs import deletion
 from gepa_service.model.program_version import Installation, Repository
-from gepa_service.operation import deletion
 from gepa_service.records import RecordChanged, TenantRecords, new_id
 from gepa_service.repositories.destinations import LONGEST_URL, DestinationRefused, HostUnknown
 from gepa_service.repositories.github_installations import GitHubFailed, owner_and_name

@@ -34,10 +34,10 @@ from gepa_service.api.routes.payloads import (
 )
 from gepa_service.api.routes.programs import known_program
 from gepa_service.jobs import control
+from gepa_service.jobs.deletion import delete_work
 from gepa_service.jobs.settings_of_jobs import SandboxOptions
 from gepa_service.model.program_version import Program, branch_of
 from gepa_service.model.work import ENDED, ProgramWork, TaskResult, Work
-from gepa_service.operation.deletion import delete_work
 from gepa_service.records import TenantRecords, new_id
 from gepa_service.service import Service
 from protocol.code import git_branch

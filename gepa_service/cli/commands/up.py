@@ -37,7 +37,7 @@ from gepa_service.cli.data_folder import DataFolder, opened_folder
 from gepa_service.cli.dispatcher_parts import dispatch, place_of
 from gepa_service.cli.service_parts import ConfigurationError, listening_socket, opened_service, parse_issuers, url_of
 from gepa_service.engines.engine import EngineRefused
-from gepa_service.jobs.attempt import Place
+from gepa_service.jobs.job_environment import Place
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records import RecordStore, new_id
 from gepa_service.secrets.master_key import MasterKeyError, create_key_file

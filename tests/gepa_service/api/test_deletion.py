@@ -15,13 +15,12 @@ from gepa_client.journal import open_store
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.store import Store
 from gepa_service import model
-from gepa_service.jobs.attempt import Place
-from gepa_service.jobs.job_environment import cache_of
+from gepa_service.jobs import deletion
+from gepa_service.jobs.deletion import DeletedFiles
+from gepa_service.jobs.job_environment import Place, cache_of
 from gepa_service.model.program_version import Program, Promotion, Repository
 from gepa_service.model.tenant import TENANTS, ApiKey, AuditEntry, Tenant
 from gepa_service.model.work import LogChunk, Status, TaskResult, Work
-from gepa_service.operation import deletion
-from gepa_service.operation.deleted_files import DeletedFiles
 from gepa_service.records import Record, RecordStore, id_at, new_id, now
 from gepa_service.service import Service
 from tests.gepa_client.journal.sample_runs import ended as ended_attempt

@@ -17,7 +17,7 @@ import pytest
 from gepa_service.engines.engine import EngineRefused, EngineUnavailable
 from gepa_service.engines.ray_engine import RayEngine
 from gepa_service.jobs import control
-from gepa_service.jobs.http_attempt import run_on_node
+from gepa_service.jobs.attempt import run_on_node
 from gepa_service.model.work import ProgramWork, TaskResult, Work
 from gepa_service.records import new_id
 from gepa_service.service import Revealed

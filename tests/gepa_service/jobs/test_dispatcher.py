@@ -11,13 +11,11 @@ import pytest
 from gepa_service.engines.engine import EngineUnavailable, LocalEngine
 from gepa_service.jobs import control, month_spending
 from gepa_service.jobs.attempt import Attempt
-from gepa_service.jobs.attempt_messages import Report
 from gepa_service.jobs.attempt_records import AttemptRecords
-from gepa_service.jobs.dispatcher import Dispatcher
+from gepa_service.jobs.dispatcher import Dispatcher, Queue
 from gepa_service.jobs.dispatcher_lease import LEASE_S, DispatcherLease, holder_in
-from gepa_service.jobs.queue import Queue
+from gepa_service.jobs.messages import Ended, Report, Spent
 from gepa_service.jobs.shared_processes import SharedProcesses
-from gepa_service.jobs.work_order import Ended, Spent
 from gepa_service.model.program_version import Program
 from gepa_service.model.tenant import Usage
 from gepa_service.model.work import ProgramWork, Work

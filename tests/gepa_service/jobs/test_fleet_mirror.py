@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from gepa_service.jobs.fleet_mirror import FleetMirror
+from gepa_service.jobs.driver_place import FleetMirror
 
 
 async def test_a_sandbox_that_ends_while_the_first_copy_is_made_does_not_fail_it(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from gepa_client.settings.run_config import RunConfig
 from gepa_service.api.routes import ROUTERS
 from gepa_service.jobs import driver_place, optimization
 from gepa_service.jobs.driver_place import place_for
-from gepa_service.jobs.work_order import OptimizeOrder
+from gepa_service.jobs.messages import OptimizeOrder
 from tests.gepa_service.platform import Platform
 
 HOSTILE = Path(__file__).with_name("hostile.py")

@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
+from gepa_service.jobs.dispatcher import Queue
 from gepa_service.jobs.month_spending import month_id
-from gepa_service.jobs.queue import Queue
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant, Usage
 from gepa_service.model.work import ProgramWork, Work
 from gepa_service.records import RecordStore, now

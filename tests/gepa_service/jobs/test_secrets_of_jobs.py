@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from gepa_service.jobs.attempt_messages import Begun
 from gepa_service.jobs.attempt_records import AttemptRecords
+from gepa_service.jobs.messages import Begun
 from gepa_service.jobs.settings_of_jobs import SettingRefused, checked_settings
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.repositories.repository_access import RepositoryPolicy

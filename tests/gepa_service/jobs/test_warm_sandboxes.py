@@ -14,9 +14,9 @@ import pytest
 
 from gepa_service.jobs import shared_processes
 from gepa_service.jobs.dispatcher_lease import ID, LeaseRecord
-from gepa_service.jobs.ended_by import STOPPED
-from gepa_service.jobs.process_works import ProcessWorks
-from gepa_service.jobs.work_order import REPORTS, Begin, ProgramOrder, Reported, Stop
+from gepa_service.jobs.messages import REPORTS, Begin, ProgramOrder, Reported, Stop
+from gepa_service.jobs.program_works import ProcessWorks
+from gepa_service.jobs.work_session import STOPPED
 from gepa_service.model.tenant import TENANTS, Usage
 from gepa_service.model.work import PROMPT, LogChunk, ProgramWork, Work
 from gepa_service.records import new_id

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gepa_service.jobs.attempt import Place
+from gepa_service.jobs.job_environment import Place
 from gepa_service.jobs.month_spending import NOTHING_LEFT
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import TaskResult, Work

@@ -1,16 +1,19 @@
-"""A batch or a step: it gets sandboxes, calls their servers, and reports what comes."""
+"""Batches and steps in their process: each gets sandboxes, calls their servers, and reports what comes."""
 
 import asyncio
 import contextlib
+import os
 import shlex
 import tempfile
+import traceback
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, Interrupted, summary
 from gepa_client.evolution.manual_mutation import GRACE_S
@@ -29,10 +32,21 @@ from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.responses import example_results, validated
 from gepa_client.transport.rpc_client import RpcClient
 from gepa_service.jobs.chat_names import ChatNames
-from gepa_service.jobs.job_sandboxes import end_earlier_attempts, work_settings
-from gepa_service.jobs.saved_program import saved_program
+from gepa_service.jobs.messages import (
+    REQUESTS,
+    Begin,
+    Ended,
+    EndWarm,
+    Message,
+    ProgramOrder,
+    Reported,
+    Spent,
+    TaskDone,
+    failed,
+)
+from gepa_service.jobs.process_main import LOG
 from gepa_service.jobs.warm_sandboxes import NO_SANDBOX_S, ModelSpending, WarmSandboxes, WorkSandboxes
-from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone, failed
+from gepa_service.jobs.work_session import ENDING, STOPPED, end_earlier_attempts, ended_by, saved_program, work_settings
 from gepa_service.model.work import PROMPT, ProgramWork
 from protocol import ApplyMutationResult, Candidate, EvaluateResult, JsonValue, Progress
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to
@@ -341,3 +355,68 @@ def with_texts(candidate: Candidate, texts: Mapping[str, str]) -> Candidate:
     added = {**added_to(candidate), **{name: text for name, text in texts.items() if name not in candidate}}
     found = {**candidate, **own}
     return {**found, ADDED_COMPONENTS: added_components(added)} if ADDED_COMPONENTS in candidate else found
+
+
+class ProcessWorks:
+    """Carries out the orders of lines, in one event loop. `report`: takes lines of JSON."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._warm: WarmSandboxes | None = None
+        self._works: dict[str, asyncio.Task[None]] = {}
+
+    def take(self, line: bytes) -> None:
+        """Begin or stop a work, or end the sandboxes that wait, as a line requests."""
+        request = REQUESTS.validate_json(line)
+        if isinstance(request, Begin):
+            assert isinstance(request.order, ProgramOrder), "an optimization has a process of its own"  # noqa: S101
+            name = request.order.folder.name
+            task = self._works[name] = asyncio.create_task(self._work(request.order), name=name)
+            task.add_done_callback(self._ended_task)
+        elif isinstance(request, EndWarm):
+            if self._warm is not None:
+                self._warm.end()
+        elif (work := self._works.get(request.work)) is not None and not work.cancelling():
+            work.cancel()
+
+    def _ended_task(self, task: asyncio.Task[None]) -> None:
+        del self._works[task.get_name()]
+        if task.cancelled():  # before it had begun
+            self._report(Reported(work=task.get_name(), message=STOPPED).model_dump_json())
+
+    async def close(self) -> None:
+        """Stop all works, and end all sandboxes."""
+        for work in self._works.values():
+            if not work.cancelling():
+                work.cancel()
+        await asyncio.gather(*self._works.values(), return_exceptions=True)
+        if self._warm is not None:
+            await self._warm.close()
+
+    async def _work(self, order: ProgramOrder) -> None:
+        def report(message: Message) -> None:
+            self._report(Reported(work=order.folder.name, message=message).model_dump_json())
+
+        if self._warm is None:
+            os.environ.update(order.secrets)
+            networks = parse_networks(order.allow_networks)
+            self._warm = WarmSandboxes(networks, lambda warm: self._report(warm.model_dump_json()), order.warm_mb)
+        try:
+            with (order.folder / LOG).open("a", encoding="utf-8") as log:
+                ended = await self._ended(order, self._warm, report, log)
+        except OSError as error:  # of the log
+            ended = ended_by(error)
+        report(ended)
+
+    async def _ended(
+        self, order: ProgramOrder, warm: WarmSandboxes, report: Callable[[Message], None], log: TextIO
+    ) -> Ended:
+        try:
+            return await work_on_program(order, warm, report, lambda text: print(text, file=log, flush=True))
+        except asyncio.CancelledError:
+            return STOPPED
+        except ENDING as error:
+            return ended_by(error)
+        except Exception as error:  # noqa: BLE001  it may not end the other works; another attempt continues
+            traceback.print_exc(file=log)
+            return Ended(status="interrupted", reason=f"an error of the service: {type(error).__name__}")
