@@ -170,29 +170,20 @@ async def fronted_sandboxes(
         yield FrontedSandboxes(session, mirror.fleet, original, secrets), mirror.token
 
 
-@contextlib.asynccontextmanager
-async def model_access(
-    order: OptimizeOrder, session: NoSandboxes, ports: GatewayPorts | None
-) -> AsyncIterator[Gateway]:
-    """Open the gateway of the driver, through which it calls models without a key.
+def model_access(order: OptimizeOrder, session: NoSandboxes, ports: GatewayPorts | None) -> Gateway:
+    """Return the gateway of the driver, through which it calls models without a key, to be opened.
 
     What its calls cost is counted by the driver, as that of every run.
     """
-
-    def ignore(*_: object) -> None:
-        return
-
-    gateway = Gateway(
+    return Gateway(
         providers=providers_of(session.settings),
         policy=GatewayPolicy(prices=session.settings.model_prices or {}),
-        on_call=ignore,
-        on_refusal=ignore,
-        on_cap=ignore,
+        on_call=lambda _call: None,
+        on_refusal=lambda _refusal: None,
+        on_cap=lambda: None,
         listen=ports,
         allowed_networks=parse_networks(order.allow_networks),
     )
-    async with gateway:
-        yield gateway
 
 
 def own_model_variables(gateway: Gateway) -> Mapping[str, str]:

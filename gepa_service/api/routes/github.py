@@ -90,16 +90,16 @@ async def callback(
         detail = "this installation was not begun here, or more than ten minutes ago: begin with POST /github/install"
         raise Problem(422, "wrong-state", "Unknown installation", detail, field="state")
     try:
-        found = await github.installation_of_user(code, installation_id)
+        account = await github.account_of_installation(code, installation_id)
     except GitHubFailed as error:
         raise Problem(502, "github-failed", "GitHub failed", str(error)) from None
-    if found is None:
+    if account is None:
         detail = "the user who was redirected may not manage this installation"
         raise Problem(422, "no-installation", "Unknown installation", detail, field="installation_id")
-    claims = {"tenant": begun["tenant"], "installation_id": installation_id, "account": found.account.login}
+    claims = {"tenant": begun["tenant"], "installation_id": installation_id, "account": account}
     return ToConfirm(
         installation_id=int(installation_id),
-        account=found.account.login,
+        account=account,
         confirmation=github.signed(CONFIRMATION, claims),
     )
 

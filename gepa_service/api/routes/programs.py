@@ -279,10 +279,10 @@ async def _deliver(
         credentials = await github.credentials(installation, allowed.url, DELIVER)
         commit = await push(allowed, begun.branch, change, credentials)
         branch = asked.base or repository.default_branch or "main"
-        made = await github.open_pull_request(credentials, head=begun.branch, base=branch, title=title, body=body)
+        url = await github.open_pull_request(credentials, head=begun.branch, base=branch, title=title, body=body)
     except (GitHubFailed, SandboxError) as error:
         raise Problem(502, "delivery-failed", "Delivery failed", str(error)[:1000]) from None
-    changes = {"commit": commit, "url": made.html_url}
+    changes = {"commit": commit, "url": url}
     delivered: Delivery = await run_in_threadpool(records.replace, begun.model_copy(update=changes))
     return delivered
 
