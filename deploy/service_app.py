@@ -152,14 +152,14 @@ def forwarded(port: int) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _opened() -> Iterator[Any]:
-    from gepa_service.cli.container_settings import opened_in_container
+    from gepa_service.cli.service_parts import opened_in_container
 
     with opened_in_container(_settings(), api.get_web_url()) as service:
         yield service
 
 
 def _settings() -> Any:
-    from gepa_service.cli.container_settings import read_settings
+    from gepa_service.cli.service_parts import read_settings
 
     return read_settings(
         os.environ, f"the secret {SECRET!r} of Modal: modal secret create {SECRET} --force NAME=VALUE ..."

@@ -7,8 +7,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from gepa_service.cli.container_settings import opened_in_container, read_settings
-from gepa_service.cli.service_parts import ConfigurationError
+from gepa_service.cli.service_parts import ConfigurationError, opened_in_container, read_settings
 from tests.gepa_client.journal.conftest import mongo_server, mongo_url
 from tests.gepa_service.platform import MASTER
 
