@@ -46,10 +46,67 @@ class ServiceUnreachable(Exception):
     """The service cannot be reached, or its answer was cut off; trying later can help."""
 
 
-class Connection:
-    """Use it in a `with` block, or call `close`. `key`: an API key, or a token of an OIDC issuer.
+def problem_of(answer: httpx.Response) -> ServiceProblem:
+    """Return the error of an answer that was read."""
+    try:
+        body = json.loads(answer.content)
+    except ValueError:
+        body = {"detail": answer.text[:1000]}
+    return ServiceProblem(answer.status_code, body if isinstance(body, dict) else {"detail": str(body)[:1000]})
 
-    `tenant`: for a member of several tenants. `timeout_s`: of each request.
+
+@overload
+def operation(endpoint: Callable[..., Any], answer: type[A]) -> Callable[..., A]: ...
+@overload
+def operation(endpoint: Callable[..., Coroutine[Any, Any, A]]) -> Callable[..., A]: ...
+@overload
+def operation(endpoint: Callable[..., A]) -> Callable[..., A]: ...
+def operation(endpoint: Callable[..., Any], answer: Any = None) -> Callable[..., Any]:
+    """Return the method that makes the request of a route.
+
+    Its arguments are the parts of the path and the `body`, in this order; by name those of the query, and of a write
+    `idempotency_key`. `answer`: the type of what it returns, if the route does not declare it.
+    """
+    route = _ROUTES[endpoint]
+    [verb] = route.methods
+    parts, type_ = list(route.param_convertors), answer or route.response_model
+    ordered = [*parts, *(["body"] if route.body_field is not None else [])]
+    named = [*_query_of(route), *([KEY] if verb in WRITES else [])]
+    signature = Signature(
+        [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ordered]
+        + [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in named]
+    )
+
+    def call(self: "ServiceClient", *args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        path = route.path_format.format(**{name: urllib.parse.quote(given.pop(name), safe="") for name in parts})
+        body, key = given.pop("body", None), given.pop(KEY, None)
+        content = self.request(verb, path, query=given, body=body, idempotency_key=key)
+        if type_ is bytes:
+            return content
+        return None if type_ is None else TypeAdapter(type_).validate_json(content)
+
+    call.__name__, call.__doc__ = endpoint.__name__, endpoint.__doc__
+    return call
+
+
+def _query_of(route: Any) -> list[str]:
+    """Return the names of the query's parameters."""
+    found: list[str] = []
+    for field in route.dependant.query_params:
+        type_ = field.field_info.annotation
+        is_model = isinstance(type_, type) and issubclass(type_, BaseModel)
+        found += type_.model_fields if is_model else [field.alias]
+    return found
+
+
+class ServiceClient:
+    """A client of a service. Use it in a `with` block, or call `close`.
+
+    `key`: an API key, or a token of an OIDC issuer. `tenant`: for a member of several tenants. `timeout_s`: of each
+    request.
+
+    One request for each method, but for `follow`. Raises `ServiceProblem` and `ServiceUnreachable`.
     """
 
     def __init__(self, url: str, key: str, *, tenant: str | None = None, timeout_s: float = ANSWER_S) -> None:
@@ -83,72 +140,6 @@ class Connection:
         if answer.is_error:
             raise problem_of(answer)
         return answer.content
-
-
-def quoted(name: str) -> str:
-    """Return a part of a path."""
-    return urllib.parse.quote(name, safe="")
-
-
-def problem_of(answer: httpx.Response) -> ServiceProblem:
-    """Return the error of an answer that was read."""
-    try:
-        body = json.loads(answer.content)
-    except ValueError:
-        body = {"detail": answer.text[:1000]}
-    return ServiceProblem(answer.status_code, body if isinstance(body, dict) else {"detail": str(body)[:1000]})
-
-
-@overload
-def operation(endpoint: Callable[..., Any], answer: type[A]) -> Callable[..., A]: ...
-@overload
-def operation(endpoint: Callable[..., Coroutine[Any, Any, A]]) -> Callable[..., A]: ...
-@overload
-def operation(endpoint: Callable[..., A]) -> Callable[..., A]: ...
-def operation(endpoint: Callable[..., Any], answer: Any = None) -> Callable[..., Any]:
-    """Return the method that makes the request of a route.
-
-    Its arguments are the parts of the path and the `body`, in this order; by name those of the query, and of a write
-    `idempotency_key`. `answer`: the type of what it returns, if the route does not declare it.
-    """
-    route = _ROUTES[endpoint]
-    [verb] = route.methods
-    parts, type_ = list(route.param_convertors), answer or route.response_model
-    ordered = [*parts, *(["body"] if route.body_field is not None else [])]
-    named = [*_query_of(route), *([KEY] if verb in WRITES else [])]
-    signature = Signature(
-        [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ordered]
-        + [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in named]
-    )
-
-    def call(self: Connection, *args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs).arguments
-        path = route.path_format.format(**{name: quoted(given.pop(name)) for name in parts})
-        body, key = given.pop("body", None), given.pop(KEY, None)
-        content = self.request(verb, path, query=given, body=body, idempotency_key=key)
-        if type_ is bytes:
-            return content
-        return None if type_ is None else TypeAdapter(type_).validate_json(content)
-
-    call.__name__, call.__doc__ = endpoint.__name__, endpoint.__doc__
-    return call
-
-
-def _query_of(route: Any) -> list[str]:
-    """Return the names of the query's parameters."""
-    found: list[str] = []
-    for field in route.dependant.query_params:
-        type_ = field.field_info.annotation
-        is_model = isinstance(type_, type) and issubclass(type_, BaseModel)
-        found += type_.model_fields if is_model else [field.alias]
-    return found
-
-
-class ServiceClient(Connection):
-    """A client of a service; see `Connection` for its arguments.
-
-    One request for each method, but for `follow`. Raises `ServiceProblem` and `ServiceUnreachable`.
-    """
 
     health = operation(routes.health.health)
     ready = operation(routes.health.ready)

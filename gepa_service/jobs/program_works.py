@@ -8,7 +8,7 @@ import tempfile
 import traceback
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -55,6 +55,9 @@ from protocol.errors import MutationRejected, RpcError
 Report = Callable[[Message], None]
 Present = Callable[[Candidate], Candidate]
 """Returns a candidate with the texts of the work. Raises `SettingsError`: the program has no such components."""
+
+RunTask = Callable[[str, dict[str, Any], Candidate], Awaitable[dict[str, Any]]]
+"""Returns the result of a row, by its name, with a candidate, once there is room for it."""
 
 FINALIZE_S = 120.0
 KEPT_LOG = 20
@@ -147,34 +150,11 @@ async def _counted(report: Report) -> AsyncIterator[ModelSpending]:
         spent()
 
 
-class _Tasks:
-    """Runs tasks in all sandboxes, by a fleet as a run has it: one is sent once a sandbox has a process for it."""
-
-    def __init__(self, order: ProgramOrder, fleet: Fleet) -> None:
-        self._traces, self._fleet = order.program.traces, fleet
-        self._journal = Journal(order.id)  # names the calls; nothing is kept of them
-
-    async def result(self, name: str, row: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
-        """Return the result of a row with a candidate, once there is room for it."""
-
-        def parse(answer: JsonValue) -> Reply[list[dict[str, Any]]]:
-            return Reply(example_results(EvaluateResult, answer, 1))
-
-        params = {"candidate": candidate, "batch": [Row(name, row).wire], "capture_traces": self._traces}
-        call = Call("evaluate", params, parse, about=f"task {name!r}", rows=[name])
-        [request] = self._journal.ask([request_key(EVALUATE, call.about)])
-        try:
-            [result] = (await self._fleet.call(call, self._journal.attempts(request, EVALUATE))).value
-        except Interrupted as ended:  # no run is interrupted here: the task has no result
-            return _none("infra_error", ended.reason)
-        except (ClientError, RpcError) as error:
-            return _none("infra_error", summary(error))
-        return result
-
-
 @contextlib.asynccontextmanager
-async def _tasks(order: ProgramOrder, sandboxes: WorkSandboxes, bundles: Sequence[str]) -> AsyncIterator[_Tasks]:
-    """Open a fleet of the sandboxes for the block. `bundles`: all commits that a server may lack.
+async def _runner(order: ProgramOrder, sandboxes: WorkSandboxes, bundles: Sequence[str]) -> AsyncIterator[RunTask]:
+    """Open a fleet of the sandboxes for the block, as a run has it; yield what runs a task in any of them.
+
+    A task is sent once a sandbox has a process for it. `bundles`: all commits that a server may lack.
 
     Raises:
         ClientError, RpcError: none can be used.
@@ -187,11 +167,29 @@ async def _tasks(order: ProgramOrder, sandboxes: WorkSandboxes, bundles: Sequenc
         concurrency=InFlightLimit(order.program.parallelism),
         bundles=lambda _commit: [(str(at), bundle) for at, bundle in enumerate(bundles)],
     )
+    journal = Journal(order.id)  # names the calls; nothing is kept of them
+
+    def parse(answer: JsonValue) -> Reply[list[dict[str, Any]]]:
+        return Reply(example_results(EvaluateResult, answer, 1))
+
+    async def run(name: str, row: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
+        batch = [Row(name, row).wire]
+        params = {"candidate": candidate, "batch": batch, "capture_traces": order.program.traces}
+        call = Call("evaluate", params, parse, about=f"task {name!r}", rows=[name])
+        [request] = journal.ask([request_key(EVALUATE, call.about)])
+        try:
+            [result] = (await fleet.call(call, journal.attempts(request, EVALUATE))).value
+        except Interrupted as ended:  # no run is interrupted here: the task has no result
+            return _none("infra_error", ended.reason)
+        except (ClientError, RpcError) as error:
+            return _none("infra_error", summary(error))
+        return result
+
     try:
         await fleet.open(endpoints(sandboxes.settings))
         assert sandboxes.settings.fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101
         fleet.follow(sandboxes.settings.fleet)
-        yield _Tasks(order, fleet)
+        yield run
     finally:
         await fleet.aclose()
 
@@ -207,7 +205,7 @@ async def _rollouts(
     left = {index for index, _ in rows}
 
     async def run(index: int, row: dict[str, Any]) -> None:
-        report(TaskDone(index=index, result=await tasks.result(str(index), row, candidate)))
+        report(TaskDone(index=index, result=await run_task(str(index), row, candidate)))
         left.remove(index)
 
     reason = None
@@ -215,7 +213,7 @@ async def _rollouts(
         await client.discover()
         # what is wrong with the code or the texts ends the batch
         candidate = present(await version_on(client, order.program))
-    async with _tasks(order, sandboxes, order.program.bundles) as tasks:
+    async with _runner(order, sandboxes, order.program.bundles) as run_task:
         try:
             async with asyncio.timeout(order.program.timeout_s), asyncio.TaskGroup() as group:
                 for index, row in rows:
@@ -272,8 +270,8 @@ async def _step(
                 bundles.append(changed.bundle)
             after = changed.candidate
             made = changed.model_dump(mode="json", include={"branch", "commit", "diff", "summary"})
-        async with _tasks(order, sandboxes, bundles) as tasks:
-            run = partial(_tried, tasks, before if program.run_before else None, after)
+        async with _runner(order, sandboxes, bundles) as run_task:
+            run = partial(_tried, run_task, before if program.run_before else None, after)
             tried = await asyncio.gather(*(run(*each) for each in rows))
         saved, reason = await _program_json(sandboxes, client, after, [each["after"] for each in tried], log)
     result = {
@@ -289,10 +287,10 @@ async def _step(
 
 
 async def _tried(
-    tasks: _Tasks, before: Candidate | None, after: Candidate, index: int, row: dict[str, Any]
+    run_task: RunTask, before: Candidate | None, after: Candidate, index: int, row: dict[str, Any]
 ) -> dict[str, Any]:
     candidates = {"after": after} if before is None else {"before": before, "after": after}
-    results = await asyncio.gather(*(tasks.result(str(index), row, each) for each in candidates.values()))
+    results = await asyncio.gather(*(run_task(str(index), row, each) for each in candidates.values()))
     return dict(zip(candidates, results, strict=True))
 
 
