@@ -154,13 +154,6 @@ def forwarded(port: int) -> Iterator[str]:
 def _opened() -> Iterator[Any]:
     from gepa_service.cli.service_parts import opened_in_container
 
-    with opened_in_container(_settings(), api.get_web_url()) as service:
+    secret = f"the secret {SECRET!r} of Modal: modal secret create {SECRET} --force NAME=VALUE ..."
+    with opened_in_container(os.environ, secret, api.get_web_url()) as service:
         yield service
-
-
-def _settings() -> Any:
-    from gepa_service.cli.service_parts import read_settings
-
-    return read_settings(
-        os.environ, f"the secret {SECRET!r} of Modal: modal secret create {SECRET} --force NAME=VALUE ..."
-    )

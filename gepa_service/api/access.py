@@ -46,14 +46,6 @@ async def parts(request: Request) -> Service:
 Parts = Annotated[Service, Depends(parts)]
 
 
-async def caller_of(request: Request) -> Principal:
-    """Return the caller. Raises a 401 problem, the same for every kind of wrong token."""
-    found = await recognized(request)
-    if found is None:
-        raise not_authenticated()
-    return found
-
-
 def not_authenticated() -> Problem:
     """Return the answer to every kind of wrong token."""
     return Problem(
@@ -164,9 +156,15 @@ class TenantCaller(Principal):
 
 
 def requires(permission: Permission) -> Any:
-    """Return the dependency that lets callers with this permission pass. Others get a 403 problem."""
+    """Return the dependency that lets callers with this permission pass.
 
-    async def check(caller: Annotated[Principal, Depends(caller_of)], service: Parts) -> TenantCaller:
+    Others get a 403 problem, those with a wrong token a 401 problem, the same for every kind of wrong token.
+    """
+
+    async def check(request: Request, service: Parts) -> TenantCaller:
+        caller = await recognized(request)
+        if caller is None:
+            raise not_authenticated()
         if not caller.may(permission):
             raise Problem(
                 403,

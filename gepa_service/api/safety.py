@@ -179,13 +179,12 @@ class RequestLimits:
 class BodyLimit:
     """Middleware that counts what is received. An honest length is refused before anything is read."""
 
-    def __init__(self, app: ASGIApp, largest: int = LARGEST_BODY) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._largest = largest
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        largest = LARGEST_REQUEST if OF_PROCESSES.fullmatch(scope["path"]) else self._largest
+        largest = LARGEST_REQUEST if OF_PROCESSES.fullmatch(scope["path"]) else LARGEST_BODY
         announced = Headers(scope=scope).get("content-length", "0")
         if not announced.isdecimal():
             raise HTTPException(400)

@@ -152,35 +152,29 @@ def url_of(sock: socket.socket) -> str:
     return f"http://{url_host(host)}:{port}"
 
 
-def read_settings(variables: Mapping[str, str], secret: str) -> dict[str, str]:
-    """Return the settings that the variables hold. `secret`: what gives them to containers, for messages.
+@contextmanager
+def opened_in_container(variables: Mapping[str, str], secret: str, public_url: str | None) -> Iterator[Service]:
+    """Open the parts of a service whose containers share no file, for the block; as `opened_service`.
+
+    `variables`: hold all settings. `secret`: what gives them to containers, for messages. `public_url`: the address of
+    the API that the platform gives, if the variables name none.
 
     Raises:
-        ConfigurationError: one is missing, or names a file.
+        ConfigurationError: a setting is missing, or names a file; nothing names the API's address, by which jobs reach
+            their journals.
     """
+    settings = {name: variables.get(name, "").strip() for name in SETTINGS}
     missing = [name for name in REQUIRED if not variables.get(name, "").strip()]
     if missing:
         raise ConfigurationError(f"{' and '.join(missing)} must be set: add it to {secret}")
     for name in (DATABASE, JOURNALS):
-        if not variables[name].startswith(MONGODB):
+        if not settings[name].startswith(MONGODB):
             raise ConfigurationError(
                 f"{name} names no MongoDB database, and containers share no SQLite file: set it in {secret} to a"
                 " mongodb:// or mongodb+srv:// URL that is reached from there"
             )
-    if bool(variables.get(GITHUB_APP, "").strip()) != bool(variables.get(GITHUB_KEY, "").strip()):
+    if bool(settings[GITHUB_APP]) != bool(settings[GITHUB_KEY]):
         raise ConfigurationError(f"{GITHUB_APP} and {GITHUB_KEY} belong together: set both in {secret}, or neither")
-    return {name: variables.get(name, "").strip() for name in SETTINGS}
-
-
-@contextmanager
-def opened_in_container(settings: Mapping[str, str], public_url: str | None) -> Iterator[Service]:
-    """Open the parts of the service for the block; as `opened_service`.
-
-    `public_url`: the address of the API that the platform gives, if its settings name none.
-
-    Raises:
-        ConfigurationError: neither names the API's address, by which jobs reach their journals.
-    """
     address = settings[PUBLIC_URL] or public_url
     if address is None:
         raise ConfigurationError(f"the address of the API is not known: set {PUBLIC_URL} to it")

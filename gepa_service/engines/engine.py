@@ -58,19 +58,16 @@ class LocalEngine:
             thread.join()
 
     def start(self, work: Work) -> None:
-        """As of `Engine`."""
         stop = threading.Event()
         thread = threading.Thread(target=self._run, args=(work, stop), name=f"{work.id}, attempt {work.attempts}")
         self._attempts[work.id, work.attempts] = work, stop, thread
         thread.start()
 
     def stop(self, work: Work) -> None:
-        """As of `Engine`."""
         if (work.id, work.attempts) in self._attempts:
             self._attempts[work.id, work.attempts][1].set()
 
     def ended(self, running: Sequence[Work]) -> list[Work]:
-        """As of `Engine`."""
         self._attempts = {key: each for key, each in self._attempts.items() if each[2].is_alive()}
         return [work for work in running if (work.id, work.attempts) not in self._attempts]
 

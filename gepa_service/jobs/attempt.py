@@ -286,12 +286,10 @@ class HttpAttemptService:
         self._http.close()
 
     def begin(self) -> Begun | None:
-        """As of `AttemptService`."""
         answer = self._post("begin", "{}")
         return None if answer is None or answer == b"null" else Begun.model_validate_json(answer)
 
     def report(self, report: Report) -> Wanted:
-        """As of `AttemptService`."""
         answer = self._post("report", report.model_dump_json())
         wanted = Wanted(is_over=True) if answer is None else Wanted.model_validate_json(answer)
         self._token = wanted.attempt_token or self._token

@@ -14,21 +14,10 @@ from gepa_client.journal.store import Store
 from gepa_service.jobs import control
 from gepa_service.jobs.job_environment import Place, cache_folder
 from gepa_service.jobs.promotions import is_active
-from gepa_service.model.program_version import (
-    Delivery,
-    Program,
-    Promotion,
-    Repository,
-)
-from gepa_service.model.tenant import (
-    TENANTS,
-    ApiKey,
-    AuditEntry,
-    Member,
-    Tenant,
-)
-from gepa_service.model.work import ENDED, NAMES, LogChunk, TaskResult, What, Work
-from gepa_service.records import Record, RecordError, RecordStore, TenantRecords, Where, id_at, now
+from gepa_service.model.program_version import Delivery, Program, Promotion, Repository
+from gepa_service.model.tenant import TENANTS, ApiKey, AuditEntry, Member, Tenant
+from gepa_service.model.work import ENDED, NAMES, LogChunk, TaskResult, Work
+from gepa_service.records import Record, RecordError, RecordStore, TenantRecords, id_at, now
 from gepa_service.webhooks import WebhookDelivery
 
 UNFINISHED = {"status": ("pending", "running", "paused")}
@@ -110,7 +99,7 @@ def delete_older(records: RecordStore, journals: Store, moment: datetime, may_co
     """
     count = 0
     for what in NAMES:
-        for work in records.every(Work, None, _ended(what)):
+        for work in records.every(Work, None, {"what": what, "status": tuple(ENDED)}):
             if work.created >= moment or not may_continue():
                 break
             if (work.completed or work.updated) < moment:
@@ -119,10 +108,6 @@ def delete_older(records: RecordStore, journals: Store, moment: datetime, may_co
     records.remove(AuditEntry, None, before=id_at("audit", moment))
     records.remove(WebhookDelivery, None, {"status": ("delivered", "failed")}, before=id_at("delivery", moment))
     return count
-
-
-def _ended(what: What) -> Where:
-    return {"what": what, "status": tuple(ENDED)}
 
 
 class DeletedFiles:

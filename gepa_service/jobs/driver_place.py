@@ -157,7 +157,7 @@ async def fronted_sandboxes(
 
     `shared`: the folder that the driver reads. `push`: see `FleetMirror`. Raises `OSError`.
     """
-    secrets = order.secrets_of_tenant()
+    secrets = Secrets(order.redacted, declared=True)
     original: dict[str, str] = {}
 
     @functools.cache

@@ -75,12 +75,10 @@ class KeptRun(Kept):
         return frozenset()
 
     def is_further(self, found: Work) -> bool:
-        """As of `Kept`."""
         progress = self._progress()
         return progress is not None and progress.metric_calls > found.progress.metric_calls
 
     def changes(self, found: Work, status: Status) -> dict[str, Any]:
-        """As of `Kept`."""
         progress = self._progress()
         if progress is None:  # it has no run, or that cannot be read
             ended = {"phase": status} if status in ENDED else {}
@@ -95,7 +93,6 @@ class KeptRun(Kept):
             self._work = count_spending(self._service.records, self._work, usd, unpriced)
 
     def ended(self, ended: Ended, secrets: Secrets, log: Callable[[str], None]) -> dict[str, Any]:
-        """As of `Kept`."""
         if ended.status == "failed":
             return {"status": "failed", "reason": ended.reason, "failure": ended.failure}
         try:
@@ -160,15 +157,12 @@ class KeptResults(Kept):
         self._statuses = self._stored()
 
     def begin(self) -> frozenset[int]:
-        """As of `Kept`."""
         return frozenset(self._statuses)
 
     def is_further(self, found: Work) -> bool:
-        """As of `Kept`."""
         return len(self._statuses) > found.done
 
     def take(self, message: Message) -> None:
-        """As of `Kept`."""
         if isinstance(message, Spent):
             with contextlib.suppress(RecordChanged):  # it was deleted
                 self._work = count_spending(self._service.records, self._work, message.usd, message.unpriced)
@@ -176,7 +170,6 @@ class KeptResults(Kept):
             self._store(message)
 
     def changes(self, found: Work, status: Status) -> dict[str, Any]:
-        """As of `Kept`."""
         del found
         if status != "running":  # another process of the API may have stored some
             self._statuses = self._stored()
@@ -184,7 +177,6 @@ class KeptResults(Kept):
         return {"done": len(self._statuses), "failed": failed}
 
     def ended(self, ended: Ended, secrets: Secrets, log: Callable[[str], None]) -> dict[str, Any]:
-        """As of `Kept`."""
         if ended.result is not None:
             return {"reason": ended.reason, **self._made(dict(ended.result), secrets, log)}
         counts = self.changes(self._work, "completed")

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from evolverpc_common.redaction import Secrets
 from gepa_service.model.work import LogLine, ProgramWork, Work
 
 End = Literal["completed", "paused", "failed", "cancelled", "interrupted"]
@@ -49,10 +48,6 @@ class WorkOrder(Exchanged):
     redacted: tuple[str, ...] = Field(default=(), repr=False)
     allow_networks: tuple[str, ...] = ()
 
-    def secrets_of_tenant(self) -> Secrets:
-        """Return what replaces the secrets of the tenant."""
-        return Secrets(self.redacted, declared=True)
-
 
 class OptimizeOrder(WorkOrder):
     """Run or continue the run with the id of the work.
@@ -76,11 +71,6 @@ class ProgramOrder(WorkOrder):
     program: ProgramWork
     done: frozenset[int]
     warm_mb: int
-
-    @property
-    def left(self) -> list[tuple[int, dict[str, Any]]]:
-        """The tasks without a result, with their index."""
-        return [(index, task) for index, task in enumerate(self.program.tasks) if index not in self.done]
 
 
 Order = OptimizeOrder | ProgramOrder

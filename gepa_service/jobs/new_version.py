@@ -18,7 +18,7 @@ from gepa_client.journal.store import Store
 from gepa_service.model.program_version import SAVED_PROGRAM, Delivery, Program
 from gepa_service.model.work import Work
 from gepa_service.records import RecordStore
-from gepa_service.repositories.delivery import AUTHOR
+from gepa_service.repositories.repository_access import AUTHOR
 from protocol.code import code_at
 from sandbox_runtime.source.remote_git import git
 

@@ -114,7 +114,8 @@ def _flags(order: ProgramOrder) -> list[str]:
 async def _done(order: ProgramOrder, sandboxes: WorkSandboxes, report: Report, log: Callable[[str], None]) -> Ended:
     program = order.program
     names = ChatNames.of(await sandboxes.opened.program_config(endpoints(sandboxes.settings)[0].url))
-    rows = [(index, names.row(task, program.model_id)) for index, task in order.left]
+    left = [(index, task) for index, task in enumerate(program.tasks) if index not in order.done]
+    rows = [(index, names.row(task, program.model_id)) for index, task in left]
 
     def present(candidate: Candidate) -> Candidate:
         chat = names.texts(program.system_prompt, component_texts(candidate))

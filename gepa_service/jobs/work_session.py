@@ -28,8 +28,8 @@ Show = Callable[[Log], None]
 
 CLOSED_LATE = Log("not all sandboxes have ended in time", is_warning=True)
 
-LARGEST = 4 << 20
-"""Bytes of such a file; a larger one is left out."""
+LARGEST_SAVED = 4 << 20
+"""Bytes of a file in which a program saved itself; a larger one is left out."""
 
 STOPPED = Ended(status="interrupted", reason="stopped")
 ENDING = (SessionNotStarted, SandboxError, SettingsError, ClientError, RpcError, OSError)
@@ -89,7 +89,7 @@ def saved_program(folder: Path) -> dict[str, Any] | None:
     """Return the object in `program.json` of a folder, else in its first JSON file that holds one; None without one."""
     for file in sorted(folder.rglob("*.json"), key=lambda file: (file.name != PROGRAM_JSON, file)):
         with contextlib.suppress(ValueError, OSError, RecursionError):
-            if file.stat().st_size <= LARGEST and isinstance(read := json.loads(file.read_bytes()), dict):
+            if file.stat().st_size <= LARGEST_SAVED and isinstance(read := json.loads(file.read_bytes()), dict):
                 return read
     return None
 

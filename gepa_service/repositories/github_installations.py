@@ -1,5 +1,6 @@
 """The service's GitHub App: installations that tenants prove to have, tokens for their repositories, pull requests."""
 
+import json
 import re
 import time
 import urllib.parse
@@ -11,17 +12,19 @@ import aiohttp
 import jwt
 from pydantic import BaseModel, ConfigDict, Field
 
-from evolverpc_common.judged_http import environment_proxy
+from evolverpc_common.judged_http import ask
 from evolverpc_common.network_addresses import is_loopback
 from sandbox_runtime.source.remote_git import TOKEN_USER, Credentials, CredentialsFailed, is_for
 
 T = TypeVar("T")
 
 REQUEST_S = 30.0
+LARGEST_ANSWER = 8 << 20
 HEADERS = {
     "Accept": "application/vnd.github+json",
     "X-GitHub-Api-Version": "2022-11-28",
     "User-Agent": "evolverpc",
+    "Content-Type": "application/json",
 }
 """Time limit and headers of every request to GitHub's API."""
 
@@ -197,19 +200,15 @@ class GitHub:
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        sent = HEADERS | ({"Authorization": f"Bearer {token}"} if token is not None else {})
-        timeout = aiohttp.ClientTimeout(total=REQUEST_S)
+        sent = HEADERS | ({"Authorization": f"Bearer {token}"} if token is not None else {}) | dict(headers or {})
+        data = None if body is None else json.dumps(body).encode()
         try:
-            async with (
-                aiohttp.ClientSession(headers=sent | dict(headers or {}), timeout=timeout) as session,
-                session.request(
-                    method, url, json=body, allow_redirects=False, proxy=environment_proxy(url)
-                ) as response,
-            ):
-                if response.status not in {200, 201}:
-                    text = f"GitHub answered {response.status}: {await _message(response)}"
-                    raise GitHubFailed(text, response.status)
-                return await response.json(content_type=None)
+            answer = await ask(
+                method, url, allowed=None, headers=sent, data=data, timeout_s=REQUEST_S, most_bytes=LARGEST_ANSWER
+            )
+            if answer.status not in {200, 201}:
+                raise GitHubFailed(f"GitHub answered {answer.status}: {_message(answer.body)}", answer.status)
+            return json.loads(answer.body)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise GitHubFailed(f"GitHub cannot be asked: {type(error).__name__}") from None
 
@@ -230,12 +229,12 @@ def _field(answer: Any, name: str, type_: type[T]) -> T:
     return found
 
 
-async def _message(response: aiohttp.ClientResponse) -> str:
+def _message(answer: bytes) -> str:
     try:
-        read = await response.json(content_type=None)
+        read = json.loads(answer)
         faults = "; ".join(str(each.get("message", "")) for each in read.get("errors", []) if isinstance(each, dict))
         return f"{read.get('message', '')} {faults}".strip()[:300]
-    except (ValueError, AttributeError, aiohttp.ClientError):
+    except (ValueError, AttributeError):
         return "no reason"
 
 

@@ -40,8 +40,9 @@ Row = Annotated[dict[str, JsonValue], AfterValidator(with_integers_packed)]
 """A row, with a marker in place of each large integer, as what reads it after may round one."""
 
 Rows = Annotated[list[Row], Field(min_length=1, max_length=MOST_ROWS)]
-RowsPath = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
-JsonPath = Annotated[RowsPath, AfterValidator(partial(repository_path, suffixes=(".json",)))]
+Path = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+RowsPath = Annotated[Path, AfterValidator(repository_path)]
+JsonPath = Annotated[Path, AfterValidator(partial(repository_path, suffixes=(".json",)))]
 ModuleName = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\s\x00-\x1f-][^\x00-\x1f]*$")]
 REF_PATTERN = r"^[^\s\x00-\x1f\x7f~^:?*\[\\-][^\s\x00-\x1f\x7f~^:?*\[\\]*$"
 Ref = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=REF_PATTERN)]
@@ -49,7 +50,6 @@ PositiveCount = Annotated[int, Field(ge=1, le=10**9)]
 PositiveAmount = Annotated[float, Field(gt=0, le=1e9)]
 
 SPLITS = {"train": "trainset", "val": "valset", "test": "testset"}
-PATHS = tuple(f"{name}_path" for name in SPLITS.values())
 SAME = {"num_threads": "concurrency"}
 """Fields of a request that have another name among the settings."""
 
@@ -117,7 +117,7 @@ class OptimizeRequest(Source):
         return self
 
     def settings(self, repo: str) -> dict[str, Any]:
-        """Return the settings of the job, as they were given. Raises `SettingRefused`."""
+        """Return the settings of the job, as given. Raises `ValueError` for `server_args` that are no flags."""
         found = self.options.model_dump(mode="json", exclude_unset=True)
         for name in OWN:
             if getattr(self, name) is not None:
@@ -127,7 +127,7 @@ class OptimizeRequest(Source):
             if getattr(self, name) is not None:
                 found[name] = getattr(self, name)
             elif (path := getattr(self, f"{name}_path")) is not None:
-                flags += ["--datasets", f"{split}={_path(path, name)}"]
+                flags += ["--datasets", f"{split}={path}"]
         return with_flags(found, repo, self.ref, flags)
 
 
@@ -333,9 +333,7 @@ def settings_or_problem(
     except SettingRefused as error:
         own = {SAME.get(name, name): name for name in OWN}
         name = error.field.partition(".")[0]
-        field = (
-            own.get(name, name) if name in (*own, *SPLITS.values(), *PATHS, "repo", "ref") else f"options.{error.field}"
-        )
+        field = own.get(name, name) if name in (*own, *SPLITS.values(), "repo", "ref") else f"options.{error.field}"
         raise Problem(422, "wrong-setting", "Wrong setting", str(error), field=field) from None
     except ValueError as error:
         detail = f"`server_args` are not flags: {error}"
@@ -352,13 +350,6 @@ def controlled(found: Work, action: Action) -> Work:
         return action(found)
     except control.ControlRefused as error:
         raise Problem(409, "wrong-status", "Status does not allow it", str(error)) from None
-
-
-def _path(path: str, name: str) -> str:
-    try:
-        return repository_path(path)
-    except ValueError as error:
-        raise SettingRefused(f"{name}_path", str(error)) from None
 
 
 QUEUE_RETRY_S, MONEY_RETRY_S = 60, 3600

@@ -35,7 +35,6 @@ def own_job(job_id: str, caller: Optimizer) -> str:
 async def call(
     method: str,
     request: Request,
-    caller: Optimizer,  # noqa: ARG001  the permission of the route
     job: Annotated[str, Depends(own_job)],
     service: Parts,
 ) -> Response:
@@ -86,11 +85,7 @@ def _problem(code: str, detail: str) -> Problem:
     return Problem(STATUSES.get(code, 409), f"journal-{code}", "Not possible with this journal", detail, code=code)
 
 
-async def own_attempt(
-    request: Request,
-    job_id: str,
-    caller: AttemptCaller,
-) -> AttemptRecords:
+async def own_attempt(request: Request, job_id: str, caller: AttemptCaller) -> AttemptRecords:
     """Return the records of the attempt of the token. Another work than its own is answered as one that is absent.
 
     On the event loop, so that two requests at once get the same records.
@@ -105,19 +100,12 @@ Own = Annotated[AttemptRecords, Depends(own_attempt)]
 
 
 @router.post("/job/{job_id}/attempt/begin")
-def begin(
-    caller: AttemptCaller,  # noqa: ARG001  the permission of the route
-    attempt: Own,
-) -> Begun | None:
+def begin(attempt: Own) -> Begun | None:
     """Return what the attempt does, and the secrets of its tenant."""
     return attempt.begin()
 
 
 @router.post("/job/{job_id}/attempt/report")
-def report(
-    caller: AttemptCaller,  # noqa: ARG001  as above
-    attempt: Own,
-    report: Report,
-) -> Wanted:
+def report(attempt: Own, report: Report) -> Wanted:
     """Take a report of the attempt."""
     return attempt.report(report)

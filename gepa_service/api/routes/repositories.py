@@ -16,6 +16,7 @@ from gepa_service.records import RecordChanged, TenantRecords, new_id
 from gepa_service.repositories.destinations import LONGEST_URL, DestinationRefused, HostUnknown
 from gepa_service.repositories.github_installations import GitHubFailed, owner_and_name
 from gepa_service.repositories.repository_access import (
+    LARGEST_MB,
     AllowedRepository,
     Head,
     RepositoryUnreachable,
@@ -125,11 +126,12 @@ async def tested(service: Service, allowed: AllowedRepository, installation_id: 
                 raise Problem(422, "repository-refused", "Repository not allowed", detail, field="installation_id")
             credentials = await service.github.credentials(installation_id, allowed.url)
             size = await service.github.size_mb(credentials)
-            if size > service.repositories.largest_mb:
-                detail = f"the repository has {size:,.0f} MiB; the largest that this service reads has "
-                detail += f"{service.repositories.largest_mb:,} MiB"
+            if size > LARGEST_MB:
+                detail = (
+                    f"the repository has {size:,.0f} MiB; the largest that this service reads has {LARGEST_MB:,} MiB"
+                )
                 raise Problem(422, "repository-too-large", "Repository too large", detail, field="repo_url")
-        return await look_up(allowed, service.repositories, credentials)
+        return await look_up(allowed, credentials)
     except (RepositoryUnreachable, CredentialsFailed) as error:
         raise Problem(422, "repository-unreachable", "Repository not readable", str(error), field="repo_url") from None
     except GitHubFailed as error:

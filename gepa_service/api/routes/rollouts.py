@@ -115,15 +115,8 @@ def _of_version(program: ProgramWork, version: Program, texts: Mapping[str, str]
 def _made_with(records: TenantRecords, version: Program, given: dict[str, Any]) -> dict[str, Any]:
     """Return settings of sandboxes: those that the version was made with, and over them those that are given."""
     maker = records.get(Work, version.job_id)
-    kept = (
-        {}
-        if maker is None
-        else {
-            name: value
-            for name, value in maker.settings.items()
-            if name in SandboxOptions.model_fields and name != "sandboxes"
-        }
-    )
+    shared = SandboxOptions.model_fields.keys() - {"sandboxes"}
+    kept = {name: value for name, value in (maker.settings if maker else {}).items() if name in shared}
     flags = [each["server_args"] for each in (kept, given) if each.get("server_args")]
     return {**kept, **given, **({"server_args": " ".join(flags)} if flags else {})}
 

@@ -87,7 +87,7 @@ def service(records: RecordStore, tmp_path: Path) -> Service:
         journals=str(tmp_path / "journals.db"),
         recognize=Recognizer(records, JobTokens(records, [MASTER.value]), OidcTokens([])),
         public_url=URL,
-        repositories=RepositoryPolicy(allow_local=True, timeout_s=10),
+        repositories=RepositoryPolicy(allow_local=True),
         webhook_key=b"a key of the service of 32 bytes",
         vault=vault,
         job_tokens=JobTokens(records, [MASTER.value]),

@@ -154,7 +154,7 @@ def test_two_dispatchers_at_once_place_no_attempt_twice(records: RecordStore) ->
 def test_the_lease_is_taken_over_once_it_was_not_renewed_for_its_time_and_its_holder_notices(
     records: RecordStore, clock: Clock
 ) -> None:
-    one, two = (DispatcherLease(records, name, LEASE_S, clock) for name in ("one", "two"))
+    one, two = (DispatcherLease(records, name, clock) for name in ("one", "two"))
     one.renew()
     two.renew()
     assert (one.is_held, two.is_held) == (True, False)
@@ -175,7 +175,7 @@ def test_a_dispatcher_whose_machine_slept_puts_nothing_back_if_another_has_its_l
     records: RecordStore, clock: Clock
 ) -> None:
     asleep = Clock()
-    first, other = DispatcherLease(records, "one", LEASE_S, asleep), DispatcherLease(records, "two", LEASE_S, clock)
+    first, other = DispatcherLease(records, "one", asleep), DispatcherLease(records, "two", clock)
     engine, job = Engine(), submit(records)
     first.renew()
     placing = Dispatcher(records, Queue(records), engine, first)
@@ -192,7 +192,7 @@ def test_a_dispatcher_whose_machine_slept_puts_nothing_back_if_another_has_its_l
 def test_a_database_that_is_away_ends_no_lease(
     records: RecordStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = (DispatcherLease(records, name, LEASE_S, clock) for name in ("one", "two"))
+    one, two = (DispatcherLease(records, name, clock) for name in ("one", "two"))
     one.renew()
     two.renew()
 

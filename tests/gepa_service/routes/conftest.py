@@ -87,7 +87,7 @@ def keys() -> Keys:
 
 @pytest.fixture
 def service(records: RecordStore, tmp_path: Path, keys: Keys) -> Service:
-    policy = RepositoryPolicy(allow_local=True, allow_networks=LOOPBACK, timeout_s=10)
+    policy = RepositoryPolicy(allow_local=True, allow_networks=LOOPBACK)
     return Service(
         records=records,
         journals=str(tmp_path / "journals.db"),
