@@ -129,10 +129,11 @@ class RecordStore:
         """Write a record that was read before; return it with its new version. Raises `RecordChanged`."""
         written = record.model_copy(update={"version": record.version + 1, "updated": now()})
         row = _row(written)
+        as_read = {"tenant": record.tenant, "id": record.id, "version": record.version}
         changes = {name: value for name, value in row.items() if name not in ("tenant", "id")}
 
         def work(rows: Rows) -> None:
-            if not rows.update(table_of(type(record)), _as_read(record), changes) and not _written(rows, record, row):
+            if not rows.update(table_of(type(record)), as_read, changes) and not _written(rows, record, row):
                 raise RecordChanged(f"{record.kind} {record.id} has changed")
 
         with self._used(type(record)):
@@ -261,10 +262,6 @@ def _row(record: Record) -> dict[str, Any]:
     fields = {f"by_{name}": getattr(record, name) for name in record.indexed}
     written = {"version": record.version, "write": uuid.uuid4().hex, "body": record.model_dump_json()}
     return {"tenant": record.tenant, "id": record.id, **written, **fields}
-
-
-def _as_read(record: Record) -> dict[str, Any]:
-    return {"tenant": record.tenant, "id": record.id, "version": record.version}
 
 
 def _written(rows: Rows, record: Record, row: dict[str, Any]) -> bool:

@@ -63,6 +63,7 @@ MOST_ATTEMPTS = 8
 REQUEST_S = 10.0
 AT_ONCE = 16
 IDLE_S = 1.0
+RESTART_S = 5.0
 WEBHOOK_PREFIX = "whsec_"
 SIGNATURE = "X-EvolveRPC-Signature"
 
@@ -163,11 +164,14 @@ class Sender:
     def run(self, stop: threading.Event) -> None:
         """Send until `stop` is set."""
         while not stop.is_set():
-            sent = 0
-            with contextlib.suppress(RecordsUnavailable):
-                sent = asyncio.run(self.once())
-            if not sent:
-                stop.wait(IDLE_S)
+            try:
+                pause_s = 0.0 if asyncio.run(self.once()) else IDLE_S
+            except RecordsUnavailable:
+                pause_s = IDLE_S
+            except Exception:  # noqa: BLE001  one webhook that cannot be sent may not stop the others
+                _log.exception("webhooks: an error; continued in %g s", RESTART_S)
+                pause_s = RESTART_S
+            stop.wait(pause_s)
 
     async def once(self) -> int:
         """Send what is due now; return how many requests were made. Raises `RecordsUnavailable`."""

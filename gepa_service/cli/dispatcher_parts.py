@@ -1,7 +1,6 @@
 """Make a dispatcher and its engine from what an operator configures, and run it."""
 
 import importlib.util
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -24,8 +23,6 @@ from gepa_service.service import Service
 from gepa_service.webhooks import Sender
 
 PRIVATE = 0o700
-RESTART_S = 5.0
-_log = logging.getLogger(__name__)
 
 
 def place_of(*, api: str, folder: Path, sandbox: SandboxKind, forward: Forward | None = None) -> Place:
@@ -98,21 +95,9 @@ def dispatch(
     `opened_dispatcher`; and JournalError: the store of runs cannot be opened.
     """
     sender = Sender(service.records, service.webhook_key, service.repositories.allow_networks)
-
-    def send() -> None:
-        while not stop.is_set():
-            try:
-                sender.run(stop)
-            except Exception:  # noqa: BLE001  one webhook that cannot be sent may not stop the others
-                _log.exception("webhooks: an error; continued in %g s", RESTART_S)
-                stop.wait(RESTART_S)
-
-    def clean() -> None:
-        DeletedFiles(service.records, journals, place, keep_days).run(stop)
-
-    beside = {"webhooks": send, "deleted files": clean}
-    threads = [threading.Thread(target=each, name=name) for name, each in beside.items()]
-    journals = service.store
+    files = DeletedFiles(service.records, service.store, place, keep_days)
+    beside = {"webhooks": sender.run, "deleted files": files.run}
+    threads = [threading.Thread(target=each, args=(stop,), name=name) for name, each in beside.items()]
     with opened_dispatcher(service, place, at_once, engine) as dispatcher:
         for thread in threads:
             thread.start()

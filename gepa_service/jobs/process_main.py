@@ -1,7 +1,7 @@
 """The entry point of a process that does work: one optimization, or a tenant's batches and steps with one repository.
 
 It is started as `python -P -m gepa_service.jobs.process_main`. Requests come on stdin, reports go to stdout, see
-`work_order`; the first request decides which of the two it does. The end of stdin, which also follows the death of the
+`messages`; the first request decides which of the two it does. The end of stdin, which also follows the death of the
 process that started it, stops all works and ends their sandboxes. What a work prints is appended to `job.log` in its
 folder; what libraries print beside batches and steps goes to the log of this process, in its working directory, which
 it removes at its end. All orders have the same secrets.

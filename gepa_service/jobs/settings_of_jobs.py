@@ -10,12 +10,7 @@ from evolverpc_common.network_addresses import Network
 from gepa_client.settings.run_config import SETTINGS, RunConfig
 from gepa_client.settings.run_settings import ROW_SUFFIXES, SandboxSettings, parse_secret_header
 from gepa_service.jobs.job_environment import may_be_secret
-from gepa_service.repositories.destinations import (
-    DestinationRefused,
-    destination_of,
-    refused_host,
-    refused_network,
-)
+from gepa_service.repositories.destinations import DestinationRefused, destination_of, refused_host, refused_network
 
 _SERVICE = "the service decides it"
 _FILE = "it names a file of the machine that the service runs on"

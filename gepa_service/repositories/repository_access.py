@@ -14,12 +14,7 @@ from typing import Any
 
 from evolverpc_common.evolved_commits import COMMIT
 from evolverpc_common.network_addresses import Network, url_host
-from gepa_service.repositories.destinations import (
-    LONGEST_URL,
-    Destination,
-    DestinationRefused,
-    destination_of,
-)
+from gepa_service.repositories.destinations import LONGEST_URL, Destination, DestinationRefused, destination_of
 from sandbox_runtime.source.origin import LocalRepository, address
 from sandbox_runtime.source.remote_git import FETCH, Credentials, GitFailed, git
 
