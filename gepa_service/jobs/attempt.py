@@ -123,7 +123,8 @@ class Attempt:
         with contextlib.ExitStack() as after:
             after.callback(self._clean)
             self._prepare()
-            process = self._begun(self._order(front))
+            order, program = self._order(front), (self._work.work.tenant, self._work.work.repo_url)
+            process = self._shared.begin(program, order, self._environment(), self._work.git, self._secrets)
             after.callback(process.end, STOP_S)
             try:
                 ended = self._watched(process)
@@ -133,10 +134,6 @@ class Attempt:
                 process.end(CANCEL_S, at_once=True)
                 self._settle(process)
                 raise
-
-    def _begun(self, order: Order) -> RunningWork:
-        program = (self._work.work.tenant, self._work.work.repo_url)
-        return self._shared.begin(program, order, self._environment(), self._work.git, self._secrets)
 
     def _prepare(self) -> None:
         for path in (self._folder, self._folder / "home", self._folder / "tmp"):
@@ -334,9 +331,8 @@ def run_on_node(work_id: str, token: str, place: Place, version: str, stop: thre
         try:
             if version != installed_version():
                 raise OSError(f"it has version {installed_version()} of evolverpc, and the dispatcher {version}")
-            with SharedProcesses(
-                place.folder, keep_warm=False
-            ) as shared:  # the next work may be placed on another node
+            # none is kept warm: the next work may be placed on another node
+            with SharedProcesses(place.folder, keep_warm=False) as shared:
                 Attempt(place, service, shared, stop).run()
         except OSError as error:
             reason = f"the node {socket.gethostname()} cannot be used: {error}"

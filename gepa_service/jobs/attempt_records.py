@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from evolverpc_common.redaction import Secrets
-from gepa_service.jobs.kept import Kept, KeptResults, KeptRun, NotEnded
+from gepa_service.jobs.kept import KeptResults, KeptRun, NotEnded
 from gepa_service.jobs.messages import Begun, Ended, LogLines, Report, Spent, Stopped, Wanted, failed
 from gepa_service.jobs.month_spending import NOTHING_LEFT, has_spent_all
 from gepa_service.model.work import ENDED, LogChunk, LogLine, Status, Work
@@ -39,7 +39,7 @@ class AttemptRecords:
 
     def __init__(self, service: Service, tenant: str, work_id: str, number: int) -> None:
         self._service, self._tenant, self._id, self._number = service, tenant, work_id, number
-        self._present: Kept | None = None
+        self._present: KeptRun | KeptResults | None = None
 
     def begin(self) -> Begun | None:
         """As of `AttemptService`. What prevents the work from being begun is recorded."""
@@ -128,7 +128,7 @@ class AttemptRecords:
             raise _Lost
         return found
 
-    def _kept(self, work: Work) -> Kept:
+    def _kept(self, work: Work) -> KeptRun | KeptResults:
         if self._present is None:
             self._present = (KeptRun if work.what == "optimize" else KeptResults)(self._service, work)
         return self._present

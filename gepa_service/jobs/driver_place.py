@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Self
+from typing import IO
 
 from anyio.from_thread import start_blocking_portal
 
@@ -155,7 +155,7 @@ async def fronted_sandboxes(
 ) -> AsyncIterator[tuple["FrontedSandboxes", Path]]:
     """Let the driver reach the job's sandboxes by the front, for the block; yield them, and its file of the job token.
 
-    `shared`: the folder that the driver reads. `push`: see `FleetMirror`. Raises `OSError`.
+    `shared`: the folder that the driver reads. `push`: see `fleet_mirror`. Raises `OSError`.
     """
     secrets = Secrets(order.redacted, declared=True)
     original: dict[str, str] = {}
@@ -166,8 +166,8 @@ async def fronted_sandboxes(
         original[fronted] = server
         return fronted
 
-    async with FleetMirror(shared, session.settings.fleet, order.token_file, address, push) as mirror:
-        yield FrontedSandboxes(session, mirror.fleet, original, secrets), mirror.token
+    async with fleet_mirror(shared, session.settings.fleet, order.token_file, address, push):
+        yield FrontedSandboxes(session, shared / FLEET, original, secrets), shared / TOKEN
 
 
 def model_access(order: OptimizeOrder, session: NoSandboxes, ports: GatewayPorts | None) -> Gateway:
@@ -286,78 +286,64 @@ def _server(url: str) -> str:
     return url.removesuffix("/rpc").rstrip("/")
 
 
-class FleetMirror:
-    """A copy of a job's endpoints file, tokens and job token for its driver, with addresses that the driver reaches.
+@contextlib.asynccontextmanager
+async def fleet_mirror(
+    shared: Path, fleet: Path | None, token: Path, address: Callable[[str], str], push: Push | None = None
+) -> AsyncIterator[None]:
+    """Keep a copy of a job's endpoints file, its tokens and the job token in the folder `shared` for the block.
 
-    Kept up to date in the folder `shared` while its `async with` block lasts.
-
-    `fleet`: the endpoints file; None without sandboxes. `token`: the file of the job token. `address`: returns the
-    address by which the driver reaches a server. `push`: sends changed files, by name, to a driver on another machine;
-    None if the driver reads the folder itself.
+    The driver reads it, as `FLEET` and `TOKEN`, and reaches a server at its `address`. `fleet`: the endpoints file;
+    None without sandboxes. `token`: the file of the job token. `push`: sends changed files, by name, to a driver on
+    another machine; None if the driver reads the folder itself. Raises `OSError`.
     """
+    written: dict[str, str] = {}
 
-    def __init__(
-        self,
-        shared: Path,
-        fleet: Path | None,
-        token: Path,
-        address: Callable[[str], str],
-        push: Push | None = None,
-    ) -> None:
-        self._shared = shared
-        self._followed = fleet
-        self._token = token
-        self._address = address
-        self._push = push
-        self._written: dict[str, str] = {}
-        self._following: asyncio.Task[None] | None = None
-        self.fleet = shared / FLEET
-        self.token = shared / TOKEN
+    async def copy() -> None:
+        found = _copied(fleet, token, address)
+        files = {name: text for name, text in found.items() if written.get(name) != text}
+        for name, text in files.items():
+            replace_file(shared / name, text, mode=READABLE)
+        if files and push is not None:
+            await push(files)
+        written.update(files)
 
-    async def __aenter__(self) -> Self:
-        await self._first_copy()
-        self._following = asyncio.create_task(self._follow())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait([self._following])
-
-    async def _first_copy(self) -> None:
-        """Copy; read again if a sandbox that was listed has ended, and its token is gone. Raises `OSError`."""
-        for _ in range(FIRST_COPIES - 1):
-            with contextlib.suppress(FileNotFoundError):
-                return await self._copy()
-            await asyncio.sleep(FOLLOW_S)
-        return await self._copy()
-
-    async def _follow(self) -> None:
+    async def follow() -> None:
         failure: str | None = None
         while True:
             await asyncio.sleep(FOLLOW_S)
             try:
-                await self._copy()
+                await copy()
                 failure = None
             except (OSError, SandboxError) as error:  # such as a session that ends: tried again, stated once
                 if str(error) != failure:
                     failure = str(error)
                     print(f"the driver's files are not up to date: {failure}", file=sys.stderr, flush=True)
 
-    async def _copy(self) -> None:
-        found = {TOKEN: self._token.read_text()}
-        if self._followed is not None:
-            lines = []
-            for line in self._followed.read_text().splitlines():
-                url, *fields = line.split()
-                for each in fields:
-                    name = each.partition("=")[2]
-                    found[name] = (self._followed.parent / name).read_text()
-                lines.append(" ".join([self._address(url), *fields]) + "\n")
-            found[FLEET] = "".join(lines)  # the last one: it names the others
-        files = {name: text for name, text in found.items() if self._written.get(name) != text}
-        for name, text in files.items():
-            replace_file(self._shared / name, text, mode=READABLE)
-        if files and self._push is not None:
-            await self._push(files)
-        self._written.update(files)
+    for tries_left in reversed(range(FIRST_COPIES)):
+        try:
+            await copy()
+            break
+        except FileNotFoundError:  # a sandbox that was listed has ended, and its token is gone: it is read again
+            if not tries_left:
+                raise
+            await asyncio.sleep(FOLLOW_S)
+    following = asyncio.create_task(follow())
+    try:
+        yield
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+
+
+def _copied(fleet: Path | None, token: Path, address: Callable[[str], str]) -> dict[str, str]:
+    """Return the files of the copy by their names. Raises `OSError`."""
+    found, lines = {TOKEN: token.read_text()}, []
+    if fleet is not None:
+        for line in fleet.read_text().splitlines():
+            url, *fields = line.split()
+            for each in fields:
+                name = each.partition("=")[2]
+                found[name] = (fleet.parent / name).read_text()
+            lines.append(" ".join([address(url), *fields]) + "\n")
+        found[FLEET] = "".join(lines)  # the last one: it names the others
+    return found

@@ -4,7 +4,6 @@ import base64
 import contextlib
 import json
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -33,40 +32,20 @@ class NotEnded(Exception):
     """The end of the work cannot be recorded by this attempt, for the reason in the text; another one may."""
 
 
-class Kept(ABC):
-    """One for each attempt, or several: what counts is in the records. All methods may raise `RecordsUnavailable`."""
+class KeptRun:
+    """Of an optimization. `KeptResults` has the same methods, which may all raise `RecordsUnavailable`.
 
-    @abstractmethod
-    def begin(self) -> frozenset[int]:
-        """Make ready for the attempt; return the tasks that have a result."""
-
-    @abstractmethod
-    def is_further(self, found: Work) -> bool:
-        """Whether the work is further than its record states."""
-
-    @abstractmethod
-    def changes(self, found: Work, status: Status) -> dict[str, Any]:
-        """Return how far the work is, as changes of its record, which has this status from now on."""
-
-    @abstractmethod
-    def ended(self, ended: Ended, secrets: Secrets, log: Callable[[str], None]) -> dict[str, Any]:
-        """Return the end of completed or failed work, as changes of its record. Raises `NotEnded`."""
-
-    def count(self) -> None:  # noqa: B027  a batch or step reports what it spends
-        """Count what the work has spent until now, as far as it can be read."""
-
-    def take(self, message: Message) -> None:  # noqa: B027  an optimization keeps its own record
-        """Keep what the process reports; nothing again that was kept before."""
-
-
-class KeptRun(Kept):
-    """Of an optimization."""
+    There is one for each attempt, or several: what counts is in the records. `begin` makes ready for the attempt, and
+    returns the tasks that have a result. `changes` of the record state how far the work is, with its status from now
+    on; `ended`, the end of completed or failed work: it raises `NotEnded`. `is_further`: than the record states.
+    `count` counts what the work has spent until now, and `take` keeps what the process reports, if nothing else does.
+    """
 
     def __init__(self, service: Service, work: Work) -> None:
         self._service, self._work = service, work
 
     def begin(self) -> frozenset[int]:
-        """As of `Kept`: free the run of the attempt before, whose token ended with it."""
+        """Free the run of the attempt before, whose token ended with it."""
         self.count()
         with contextlib.suppress(NoSuchRun):
             run = self._service.store.run(self._work.id)
@@ -86,11 +65,14 @@ class KeptRun(Kept):
         return {"progress": progress}
 
     def count(self) -> None:
-        """As of `Kept`: what the journal states."""
+        """Count what the journal states."""
         with contextlib.suppress(JournalError, RecordError):  # there is no run yet; or the next report counts it
             spent = self._service.store.spending(self._work.id)
             usd, unpriced = sum(each.cost_usd for each in spent), sum(each.unpriced - each.unreported for each in spent)
             self._work = count_spending(self._service.records, self._work, usd, unpriced)
+
+    def take(self, message: Message) -> None:
+        """Keep nothing: an optimization keeps its own record."""
 
     def ended(self, ended: Ended, secrets: Secrets, log: Callable[[str], None]) -> dict[str, Any]:
         if ended.status == "failed":
@@ -148,8 +130,8 @@ def progress_of(store: Store, run: StoredRun) -> JobProgress:
     )
 
 
-class KeptResults(Kept):
-    """Of a batch or step."""
+class KeptResults:
+    """Of a batch or step; as `KeptRun`."""
 
     def __init__(self, service: Service, work: Work) -> None:
         assert work.program is not None, "a batch or step has a program"  # noqa: S101
@@ -158,6 +140,9 @@ class KeptResults(Kept):
 
     def begin(self) -> frozenset[int]:
         return frozenset(self._statuses)
+
+    def count(self) -> None:
+        """Count nothing: a batch or step reports what it spends."""
 
     def is_further(self, found: Work) -> bool:
         return len(self._statuses) > found.done
