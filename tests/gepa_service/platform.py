@@ -87,13 +87,8 @@ class Platform:
         return Place(self.api, self.folder / "jobs", self.folder / "cache", self.sandbox)
 
     def submit(self, repo: Path, settings: Mapping[str, Any], tenant: str = "acme") -> Work:
-        job = Work(
-            tenant=tenant,
-            id=new_id("job"),
-            repo_url=str(repo),
-            settings={"repo": str(repo), **settings},
-            created_by="key:test",
-        )
+        given = {"repo_url": str(repo), "settings": {"repo": str(repo), **settings}, "created_by": "key:test"}
+        job = Work(tenant=tenant, id=new_id("job"), **given)
         self.records.insert(job)
         return job
 

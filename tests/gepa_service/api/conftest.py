@@ -14,7 +14,6 @@ from gepa_service.api.app import create_app
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.keys import make_key, revoke_key
 from gepa_service.auth.oidc import OidcTokens
-from gepa_service.auth.permissions import TokenRole
 from gepa_service.auth.recognize import Recognizer
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.model.work import Work
@@ -66,15 +65,9 @@ def tokens(records: RecordStore) -> Tokens:
         if kind == "revoked":
             revoke_key(records, record)
         made.tokens[kind] = key
-    processes: dict[str, tuple[str, TokenRole]] = {
-        "job token": (made.job_id, "job"),
-        "attempt token": (made.attempt_id, "attempt"),
-    }
-    for kind, (id_, of) in processes.items():
-        job = running(id_)
-        if of == "job":
-            records.insert(job)
-        made.tokens[kind] = JobTokens(records, [MASTER.value]).issue(job, role=of)
+    job, issue = running(made.job_id), JobTokens(records, [MASTER.value]).issue
+    records.insert(job)
+    made.tokens |= {"job token": issue(job), "attempt token": issue(running(made.attempt_id), role="attempt")}
     return made
 
 

@@ -2,13 +2,14 @@
 
 import base64
 import os
+from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from gepa_service.cli.service_parts import ConfigurationError, opened_in_container
 from tests.gepa_client.journal.conftest import mongo_server, mongo_url
+from tests.gepa_service.github_server import LoopbackGitHub
 from tests.gepa_service.platform import MASTER
 
 __all__ = ["mongo_server", "mongo_url"]
@@ -34,19 +35,16 @@ def test_what_is_missing_or_names_a_file_is_refused_and_no_value_is_shown(change
     assert "records.db" not in str(refused.value)
 
 
-def test_a_service_is_opened_with_its_app(mongo_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_is_opened_with_its_app(mongo_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEPA_SERVICE_MASTER_KEY", base64.b64encode(MASTER).decode())
     monkeypatch.delenv("GEPA_SERVICE_MASTER_KEY_FILE", raising=False)
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    form, none = serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-    described = {"app_id": "1", "slug": "a", "client_id": "c", "client_secret": "s", "webhook_secret": "w" * 16}
+    github = LoopbackGitHub(tmp_path, rsa.generate_private_key(public_exponent=65537, key_size=2048))
     variables = {
         **os.environ,
         "GEPA_SERVICE_DATABASE": mongo_url,
         "GEPA_SERVICE_JOURNALS": mongo_url,
         "GEPA_SERVICE_ALLOW_NETWORKS": "10.0.0.0/8 192.0.2.0/24",
-        "GEPA_SERVICE_GITHUB_APP_TOML": "\n".join(f'{name} = "{text}"' for name, text in described.items()),
-        "GEPA_SERVICE_GITHUB_APP_KEY": key.private_bytes(serialization.Encoding.PEM, form, none).decode(),
+        **github.variables(),
     }
     with opened_in_container(variables, SECRET, "https://api.example") as service:
         assert service.public_url == "https://api.example"

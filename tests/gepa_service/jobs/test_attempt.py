@@ -19,11 +19,7 @@ from tests.gepa_service.platform import Platform
 
 def attempted(service: Platform, process: Callable[[AttemptRecords, str], Ended], setbacks: int = 0) -> Work:
     """Return the job after an attempt in whose place `process` stands, which gets the id of the job's run."""
-    given: dict[str, Any] = {
-        "status": "running",
-        "attempts": 2,
-        "setbacks": setbacks,
-    }
+    given: dict[str, Any] = {"status": "running", "attempts": 2, "setbacks": setbacks}
     job = Work(tenant="acme", id=new_id("job"), repo_url=str(service.folder), created_by="k", **given)
     service.records.insert(job)
     service.journals.create(run(job.id, counters={"metric_calls": 5, "spent_usd": 1.5}))

@@ -149,15 +149,8 @@ def test_the_key_of_a_job_is_not_sent_to_a_model_at_an_address_that_the_operator
 
 
 NAMES = (
-    "PATH",
-    "LD_PRELOAD",
-    "NVM_DIR",
-    "GIT_SSH_COMMAND",
-    "https_proxy",
-    "HOME",
-    "OPENAI_BASE_URL",
-    "RAY_AUTH_TOKEN",
-    "a-b",
+    *("PATH", "LD_PRELOAD", "NVM_DIR", "GIT_SSH_COMMAND", "https_proxy"),
+    *("HOME", "OPENAI_BASE_URL", "RAY_AUTH_TOKEN", "a-b"),
 )
 
 
