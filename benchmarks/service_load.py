@@ -25,11 +25,10 @@ from typing import Any
 import aiohttp
 
 from gepa_service.auth.keys import make_key
-from gepa_service.jobs.queue import Queue
+from gepa_service.jobs.dispatcher import Queue
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import Work
-from gepa_service.records.record import new_id, now
-from gepa_service.records.store import RecordStore, open_records
+from gepa_service.records import RecordStore, new_id, now, open_records
 
 TENANT_COUNT = 20
 RATE, SECONDS = 100, 10

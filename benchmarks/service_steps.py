@@ -25,7 +25,7 @@ import httpx
 
 from gepa_service.auth.keys import make_key
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
-from gepa_service.records.store import open_records
+from gepa_service.records import open_records
 
 STEPS, ROUNDS, SANDBOXES = 20, 10, 8
 LONG, LONG_S = 60, 4.0

@@ -92,7 +92,7 @@ def attempt(work_id: str, token: str, api_url: str, version: str) -> None:
     It has no secret of the service: by its token the API gives it those of its tenant.
     """
     from gepa_service.cli.dispatcher_parts import place_of
-    from gepa_service.jobs.http_attempt import run_on_node
+    from gepa_service.jobs.attempt import run_on_node
 
     stop = threading.Event()
     place = place_of(api=api_url, folder=WORK, sandbox="modal", forward=forwarded)
@@ -152,15 +152,8 @@ def forwarded(port: int) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _opened() -> Iterator[Any]:
-    from gepa_service.cli.container_settings import opened_in_container
+    from gepa_service.cli.service_parts import opened_in_container
 
-    with opened_in_container(_settings(), api.get_web_url()) as service:
+    secret = f"the secret {SECRET!r} of Modal: modal secret create {SECRET} --force NAME=VALUE ..."
+    with opened_in_container(os.environ, secret, api.get_web_url()) as service:
         yield service
-
-
-def _settings() -> Any:
-    from gepa_service.cli.container_settings import read_settings
-
-    return read_settings(
-        os.environ, f"the secret {SECRET!r} of Modal: modal secret create {SECRET} --force NAME=VALUE ..."
-    )

@@ -1,7 +1,7 @@
 """What stores need of a database, SQLite or MongoDB: rows of declared tables, added, changed, found and summed.
 
 The methods of a store, and what they promise, are written once above it (`gepa_client.journal.store`, and
-`gepa_service.records.store`).
+`gepa_service.records`).
 """
 
 import contextlib

@@ -1,24 +1,41 @@
-"""What a route requires of its caller, declared where the route is: `caller: Annotated[Principal, requires(...)]`."""
+"""Who calls, by a token or the cookie of a session, and what a route requires of its caller."""
 
+import urllib.parse
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import BaseRoute, Route
 
-from gepa_service.api.app_state import Service, service_of
 from gepa_service.api.problems import Problem
-from gepa_service.api.session_cookie import signed_in
 from gepa_service.auth.keys import actor_name
 from gepa_service.auth.permissions import Permission, Principal
-from gepa_service.records.store import TenantRecords
+from gepa_service.auth.sessions import LIFETIME_S, SignedIn
+from gepa_service.records import TenantRecords
+from gepa_service.service import Service
+
+PLAIN, SECURE = "gepa_session", "__Host-gepa_session"
+"""Names of the cookie of a session over HTTP and HTTPS; browsers accept the second only from this host, by HTTPS."""
+
+READS = ("GET", "HEAD")
+DEFAULT_PORTS = {"https": ":443", "http": ":80"}
+"""What browsers leave out of an origin."""
+
+OWN_SITES = ("same-origin", "none")
+"""`Sec-Fetch-Site` of requests of the page itself, and of an address that was typed."""
 
 SCHEME = "bearer "
 TENANT_HEADER = "evolverpc-tenant"
+
+
+def service_of(request: Request) -> Service:
+    """Return the service that the application was made for."""
+    service: Service = request.app.state.service
+    return service
 
 
 async def parts(request: Request) -> Service:
@@ -27,14 +44,6 @@ async def parts(request: Request) -> Service:
 
 
 Parts = Annotated[Service, Depends(parts)]
-
-
-async def caller_of(request: Request) -> Principal:
-    """Return the caller. Raises a 401 problem, the same for every kind of wrong token."""
-    found = await recognized(request)
-    if found is None:
-        raise not_authenticated()
-    return found
 
 
 def not_authenticated() -> Problem:
@@ -74,6 +83,66 @@ async def recognized_now(request: Request) -> Principal | None:
     return found
 
 
+def signed_in(request: Request) -> SignedIn | None:
+    """Return who signed in with the browser that sent this request; None if no page of this service sent it.
+
+    `SameSite=Strict` keeps the cookie from requests of other sites; in those of another origin of the same site, such
+    as another port of this machine, it does not count either.
+    """
+    service = service_of(request)
+    cookie = request.cookies.get(_name(service))
+    is_certain = request.method in READS or "origin" in request.headers
+    if cookie is None or not is_certain or is_foreign(request):
+        return None
+    return service.sessions.open(cookie)
+
+
+def is_foreign(request: Request) -> bool:
+    """Return whether the browser states that the page of another origin sent a request."""
+    if request.headers.get("sec-fetch-site", "none") not in OWN_SITES:
+        return True
+    origin = request.headers.get("origin")
+    return origin is not None and origin.lower() not in _origins(request)
+
+
+def set_cookie(response: Response, request: Request, who: SignedIn) -> None:
+    """Have the browser keep the session."""
+    service = service_of(request)
+    response.set_cookie(
+        _name(service),
+        service.sessions.seal(who),
+        max_age=LIFETIME_S,
+        secure=_is_secure(service),
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def delete_cookie(response: Response, request: Request) -> None:
+    """Have the browser forget the session."""
+    service = service_of(request)
+    response.delete_cookie(_name(service), secure=_is_secure(service), httponly=True, samesite="strict")
+
+
+def _origins(request: Request) -> set[str]:
+    """Return the origins of the page: that of the public URL; without HTTPS, that of the address asked for too."""
+    service = service_of(request)
+    parts = urllib.parse.urlsplit(service.public_url)
+    host = parts.netloc.removesuffix(DEFAULT_PORTS.get(parts.scheme.lower(), ""))
+    found = {f"{parts.scheme}://{host}".lower()}
+    if not _is_secure(service):
+        found.add(f"http://{request.headers.get('host', '')}".lower())
+    return found
+
+
+def _name(service: Service) -> str:
+    return SECURE if _is_secure(service) else PLAIN
+
+
+def _is_secure(service: Service) -> bool:
+    return service.public_url.lower().startswith("https:")
+
+
 @dataclass(frozen=True, kw_only=True)
 class TenantCaller(Principal):
     """A caller that a route lets pass. `records`: those of its tenant, and of no other."""
@@ -87,9 +156,15 @@ class TenantCaller(Principal):
 
 
 def requires(permission: Permission) -> Any:
-    """Return the dependency that lets callers with this permission pass. Others get a 403 problem."""
+    """Return the dependency that lets callers with this permission pass.
 
-    async def check(caller: Annotated[Principal, Depends(caller_of)], service: Parts) -> TenantCaller:
+    Others get a 403 problem, those with a wrong token a 401 problem, the same for every kind of wrong token.
+    """
+
+    async def check(request: Request, service: Parts) -> TenantCaller:
+        caller = await recognized(request)
+        if caller is None:
+            raise not_authenticated()
         if not caller.may(permission):
             raise Problem(
                 403,

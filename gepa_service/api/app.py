@@ -11,20 +11,18 @@ from starlette.concurrency import run_in_threadpool
 
 from gepa_service.api import problems
 from gepa_service.api.access import routes_of
-from gepa_service.api.app_state import Service
-from gepa_service.api.audit_log import Audit
 from gepa_service.api.idempotency import Idempotency, remove_old
 from gepa_service.api.job_streams import JobStreams
-from gepa_service.api.limits import BodyLimit, RequestCounts, RequestLimits
-from gepa_service.api.metrics import Metrics
-from gepa_service.api.openapi import EVERYWHERE, document_of, documented
-from gepa_service.api.problems import Failures
-from gepa_service.api.request_log import RequestLog
+from gepa_service.api.openapi import document_of
+from gepa_service.api.problems import EVERYWHERE, Failures, documented
+from gepa_service.api.request_log import Audit, RequestLog
 from gepa_service.api.routes import ROUTERS, github
+from gepa_service.api.routes.health import Metrics
 from gepa_service.api.routes.job_events import Reports
-from gepa_service.api.safety import Safety
+from gepa_service.api.safety import BodyLimit, RequestCounts, RequestLimits, Safety
 from gepa_service.jobs.attempt_records import AttemptRecords
-from gepa_service.records.store import RecordError
+from gepa_service.records import RecordError
+from gepa_service.service import Service
 
 _log = logging.getLogger(__name__)
 COUNTS_S = 10.0
@@ -56,7 +54,7 @@ def _surround(app: FastAPI, service: Service) -> None:
 
     @lru_cache(ATTEMPTS_KEPT)
     def attempts(tenant: str, work_id: str, number: int) -> AttemptRecords:
-        return AttemptRecords(service.attempt_parts(), tenant, work_id, number)
+        return AttemptRecords(service, tenant, work_id, number)
 
     app.state.attempts = attempts
     app.add_middleware(Audit, records=service.records)

@@ -20,12 +20,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gepa_client.journal.database import Compared
 from gepa_service.api.access import recognized
-from gepa_service.api.audit_log import WRITES
 from gepa_service.api.problems import Problem
+from gepa_service.api.request_log import WRITES
 from gepa_service.auth.permissions import Principal
 from gepa_service.model.tenant import IdempotentResponse
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordChanged, RecordError, RecordExists, RecordStore, changed
+from gepa_service.records import RecordChanged, RecordError, RecordExists, RecordStore, changed, now
 
 _log = logging.getLogger(__name__)
 

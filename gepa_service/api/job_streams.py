@@ -20,7 +20,7 @@ from gepa_service.api.problems import Problem
 from gepa_service.auth.oidc import IssuerUnavailable
 from gepa_service.jobs.report import shown_settings
 from gepa_service.model.work import ENDED, JobProgress, JobStatus, Work
-from gepa_service.records.store import RecordStore, RecordsUnavailable
+from gepa_service.records import RecordStore, RecordsUnavailable
 
 _log = logging.getLogger(__name__)
 

@@ -8,12 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gepa_service.api.problems import not_found
 from gepa_service.model.work import NAMES, What, Work
-from gepa_service.records.record import LONGEST_ID, Record
-from gepa_service.records.store import TenantRecords, Where
+from gepa_service.records import LONGEST_ID, Record, TenantRecords, Where
 
 R = TypeVar("R", bound=Record)
 V = TypeVar("V", bound=BaseModel)
 ID_PATTERN = r"^[A-Za-z0-9_.-]+$"
+Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, pattern=ID_PATTERN)]
 DEFAULT_LIMIT, MOST = 50, 200
 
 

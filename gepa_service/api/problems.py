@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,8 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gepa_client.errors import StoreUnavailable
 from gepa_service.auth.oidc import IssuerUnavailable
 from gepa_service.auth.recognize import TenantNeeded
-from gepa_service.operation.deletion import DeletionRefused
-from gepa_service.records.store import RecordChanged, RecordsUnavailable
+from gepa_service.jobs.deletion import DeletionRefused
+from gepa_service.records import RecordChanged, RecordsUnavailable
 from gepa_service.secrets.envelope import SecretDamaged
 from gepa_service.secrets.master_key import MasterKeyError
 
@@ -37,6 +38,22 @@ REMEDIES = {
     413: ("too-large", "Body too large", "the body is longer than this service reads"),
     415: ("not-json", "Body not readable", "send JSON, with Content-Type: application/json"),
 }
+DESCRIPTIONS = {
+    400: "The request cannot be read.",
+    401: "No valid key or token.",
+    403: "The role does not permit it.",
+    404: "There is no such resource, or it belongs to another tenant.",
+    406: "None of the accepted media types can be sent.",
+    409: "The state of the resource does not allow it, or it has changed meanwhile.",
+    413: "The body is too large.",
+    415: "The body is no JSON.",
+    422: "A field is wrong.",
+    429: "Too many requests, or a quota is used up; `Retry-After` names the seconds to wait.",
+    502: "Another service that this needs refused or failed.",
+    503: "A database or another part cannot be used now; try again after `Retry-After` seconds.",
+}
+Responses = dict[int | str, dict[str, Any]]
+EVERYWHERE = (400, 413, 422, 429, 503)
 
 
 class Problem(Exception):
@@ -159,6 +176,32 @@ def _of_status(error: HTTPException) -> Problem:
     """Return the problem of a status that the framework answers by itself."""
     type_, title, detail = REMEDIES.get(error.status_code, ("refused", "Refused", "the request is refused"))
     return Problem(error.status_code, type_, title, detail, headers=dict(error.headers or {}))
+
+
+class FieldError(BaseModel):
+    """What is wrong with one field of a request."""
+
+    field: str
+    message: str
+
+
+class ProblemBody(BaseModel):
+    """An error, as RFC 9457 defines it. `field`, `errors`: which fields of the request are wrong."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str | None = None
+    errors: list[FieldError] | None = Field(default=None)
+
+
+def documented(*statuses: int) -> Responses:
+    """Return the responses of these errors; a route declares those that not every route of its kind has."""
+    schema = {"$ref": "#/components/schemas/ProblemBody"}
+    return {each: {"description": DESCRIPTIONS[each], "content": {MEDIA_TYPE: {"schema": schema}}} for each in statuses}
 
 
 class Failures:

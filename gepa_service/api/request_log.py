@@ -1,4 +1,4 @@
-"""Structured logs: a line of JSON for each event, with the request that it is about, its tenant and its work."""
+"""Structured logs, a line of JSON for each event with its request, tenant and work; and the audit log of writes."""
 
 import json
 import logging
@@ -10,19 +10,25 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gepa_service.api.audit_log import route_of
+from gepa_service.api.access import recognized
+from gepa_service.model.tenant import AuditEntry
+from gepa_service.records import RecordStore, new_id
 
 if TYPE_CHECKING:  # the dispatcher, which writes such lines too, measures no requests
-    from gepa_service.api.metrics import Metrics
+    from gepa_service.api.routes.health import Metrics
 
 HEADER = "x-request-id"
 GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 WORK = ("job_id", "step_id", "batch_id")
 FORMAT = "%(levelname)s: %(message)s"
 CHATTY = ("httpx", "httpcore")
+WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+LONGEST_PATH = 500
 _request: ContextVar[Scope | None] = ContextVar("request", default=None)
 _log = logging.getLogger(__name__)
 
@@ -100,3 +106,41 @@ def configure_logs(part: str, level: int) -> None:
     logging.basicConfig(level=level, handlers=[handler])
     for name in CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class Audit:
+    """Middleware. What processes of work send is not recorded here: it is a record. Bodies never are."""
+
+    def __init__(self, app: ASGIApp, records: RecordStore) -> None:
+        self._app = app
+        self._records = records
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        caller = await recognized(Request(scope)) if scope["method"] in WRITES else None
+        if caller is None or caller.is_process:
+            await self._app(scope, receive, send)
+            return
+        entry = AuditEntry(
+            tenant=caller.tenant,
+            id=new_id("audit"),
+            actor=caller.actor,
+            action=scope["method"],
+            resource=scope["path"][:LONGEST_PATH],
+            status=0,
+        )
+        await run_in_threadpool(self._records.insert, entry)
+
+        async def recorded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                action = f"{entry.action} {route_of(scope)}"
+                ended = entry.model_copy(update={"action": action, "status": message["status"]})
+                await run_in_threadpool(self._records.replace, ended)
+            await send(message)
+
+        await self._app(scope, receive, recorded)
+
+
+def route_of(scope: Scope) -> str:
+    """Return the path of the route that answers a request, as it was declared: `/job/{job_id}`."""
+    return str(getattr(scope.get("route"), "path", "unknown"))

@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from gepa_service.auth.permissions import Principal, TokenRole
 from gepa_service.model.work import Work
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore, now
 
 ALGORITHM = "HS256"
 ISSUER = "gepa-service"

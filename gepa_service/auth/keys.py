@@ -9,8 +9,7 @@ from datetime import datetime
 
 from gepa_service.auth.permissions import Principal
 from gepa_service.model.tenant import TENANTS, ApiKey, Role
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordStore, changed
+from gepa_service.records import RecordStore, changed, now
 
 PREFIX = "grk_"
 SECRET_BYTES = 32

@@ -8,7 +8,7 @@ from gepa_service.auth.keys import PREFIX, check_key
 from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.permissions import Principal
 from gepa_service.model.tenant import Member, Role
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore
 
 LONGEST_TOKEN = 16_384
 
@@ -52,7 +52,8 @@ class Recognizer:
         who = self.oidc.check(token)
         if who is None:
             return None
-        found = [each for each in memberships(self.records, who.issuer, who.subject) if tenant in (None, each.tenant)]
+        members = self.records.page(Member, None, {"subject": subject_of(who.issuer, who.subject)})
+        found = [each for each in members if tenant in (None, each.tenant)]
         if len(found) > 1:
             raise TenantNeeded([each.tenant for each in found])
         return Principal(found[0].tenant, found[0].role, f"oidc:{who.subject}") if found else None
@@ -67,8 +68,3 @@ def make_member(tenant: str, issuer: str, subject: str, role: Role) -> Member:
     """Return the record of a member; its id follows from the subject, so that a tenant has a subject once."""
     text = subject_of(issuer, subject)
     return Member(tenant=tenant, id=f"member_{hashlib.sha256(text.encode()).hexdigest()[:32]}", subject=text, role=role)
-
-
-def memberships(records: RecordStore, issuer: str, subject: str) -> list[Member]:
-    """Return the subject's memberships, in any tenant. Raises `RecordsUnavailable`."""
-    return records.page(Member, None, {"subject": subject_of(issuer, subject)})

@@ -14,7 +14,7 @@ from evolverpc_common.network_addresses import is_loopback
 from gepa_client.settings.run_settings import SandboxKind
 from gepa_client.views.console import PAUSED, refuse
 from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records.store import RecordError, RecordStore, RecordsUnavailable, open_records
+from gepa_service.records import RecordError, RecordStore, RecordsUnavailable, open_records
 from gepa_service.secrets.envelope import SecretDamaged
 from gepa_service.secrets.master_key import MasterKeyError
 

@@ -1,7 +1,6 @@
 """Make a dispatcher and its engine from what an operator configures, and run it."""
 
 import importlib.util
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -9,26 +8,21 @@ from pathlib import Path
 
 from evolverpc_common.installation import installed_version
 from gepa_client.settings.run_settings import SandboxKind
-from gepa_service.api.app_state import Service
 from gepa_service.cli.arguments import LOCAL, MODAL
-from gepa_service.engines.engine import Engine, EngineRefused
-from gepa_service.engines.local import LocalEngine
+from gepa_service.engines.engine import Engine, EngineRefused, LocalEngine
 from gepa_service.engines.ray_engine import RayEngine
-from gepa_service.jobs.attempt import Attempt, Forward, Place
+from gepa_service.jobs.attempt import Attempt, check_api, run_on_node
 from gepa_service.jobs.attempt_records import AttemptRecords
-from gepa_service.jobs.dispatcher import Dispatcher
+from gepa_service.jobs.deletion import DeletedFiles
+from gepa_service.jobs.dispatcher import Dispatcher, Queue
 from gepa_service.jobs.dispatcher_lease import DispatcherLease, holder_in
-from gepa_service.jobs.http_attempt import check_api, run_on_node
-from gepa_service.jobs.parts import AttemptParts
-from gepa_service.jobs.queue import Queue
+from gepa_service.jobs.job_environment import Forward, Place
 from gepa_service.jobs.shared_processes import SharedProcesses
 from gepa_service.model.work import Work
-from gepa_service.operation.deleted_files import DeletedFiles
-from gepa_service.webhooks.sender import Sender
+from gepa_service.service import Service
+from gepa_service.webhooks import Sender
 
 PRIVATE = 0o700
-RESTART_S = 5.0
-_log = logging.getLogger(__name__)
 
 
 def place_of(*, api: str, folder: Path, sandbox: SandboxKind, forward: Forward | None = None) -> Place:
@@ -39,7 +33,7 @@ def place_of(*, api: str, folder: Path, sandbox: SandboxKind, forward: Forward |
 
 @contextmanager
 def opened_dispatcher(
-    parts: AttemptParts, place: Place, at_once: int, engine: str = LOCAL, *, keep_warm: bool = True
+    service: Service, place: Place, at_once: int, engine: str = LOCAL, *, keep_warm: bool = True
 ) -> Iterator[Dispatcher]:
     """Open a dispatcher for the block. Attempts of the local engine hand their work back at its end.
 
@@ -56,25 +50,25 @@ def opened_dispatcher(
     with (
         holder_in(place.folder) as holder,
         SharedProcesses(place.folder, keep_warm=keep_warm) as shared,
-        DispatcherLease(parts.records, holder, warm=lambda: shared.warm) as lease,
-        engine_of(engine, parts, place, shared) as opened,
+        DispatcherLease(service.records, holder, warm=lambda: shared.warm) as lease,
+        engine_of(engine, service, place, shared) as opened,
     ):
-        yield Dispatcher(parts.records, Queue(parts.records, at_once), opened, lease)
+        yield Dispatcher(service.records, Queue(service.records, at_once), opened, lease)
 
 
-def engine_of(name: str, parts: AttemptParts, place: Place, shared: SharedProcesses) -> AbstractContextManager[Engine]:
+def engine_of(name: str, service: Service, place: Place, shared: SharedProcesses) -> AbstractContextManager[Engine]:
     """Return the engine of a name, as of `opened_dispatcher`. `shared`: of attempts on this machine."""
     if name == LOCAL:
 
         def attempt(work: Work, stop: threading.Event) -> None:
-            Attempt(place, AttemptRecords(parts, work.tenant, work.id, work.attempts), shared, stop).run()
+            Attempt(place, AttemptRecords(service, work.tenant, work.id, work.attempts), shared, stop).run()
 
         return LocalEngine(attempt)
 
     check_api(place.api)
 
     def token(work: Work) -> str:
-        return parts.tokens.issue(work, role="attempt")
+        return service.job_tokens.issue(work, role="attempt")
 
     version = installed_version()
     if name == MODAL:
@@ -101,22 +95,10 @@ def dispatch(
     `opened_dispatcher`; and JournalError: the store of runs cannot be opened.
     """
     sender = Sender(service.records, service.webhook_key, service.repositories.allow_networks)
-
-    def send() -> None:
-        while not stop.is_set():
-            try:
-                sender.run(stop)
-            except Exception:  # noqa: BLE001  one webhook that cannot be sent may not stop the others
-                _log.exception("webhooks: an error; continued in %g s", RESTART_S)
-                stop.wait(RESTART_S)
-
-    def clean() -> None:
-        DeletedFiles(parts.records, parts.journals, place, keep_days).run(stop)
-
-    beside = {"webhooks": send, "deleted files": clean}
-    threads = [threading.Thread(target=each, name=name) for name, each in beside.items()]
-    parts = service.attempt_parts()
-    with opened_dispatcher(parts, place, at_once, engine) as dispatcher:
+    files = DeletedFiles(service.records, service.store, place, keep_days)
+    beside = {"webhooks": sender.run, "deleted files": files.run}
+    threads = [threading.Thread(target=each, args=(stop,), name=name) for name, each in beside.items()]
+    with opened_dispatcher(service, place, at_once, engine) as dispatcher:
         for thread in threads:
             thread.start()
         ready()

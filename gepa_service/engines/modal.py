@@ -54,19 +54,16 @@ class ModalEngine:
         """Leave its calls as they are."""
 
     def start(self, work: Work) -> str:
-        """As of `Engine`."""
         with _reported("start an attempt"):
             call: str = _function().spawn(*self._arguments(work)).object_id
         self._seen[call] = time.monotonic()
         return call
 
     def stop(self, work: Work) -> None:
-        """As of `Engine`."""
         if work.call is not None:
             self._over[work.call] = time.monotonic() + GRACE_S
 
     def ended(self, running: Sequence[Work]) -> list[Work]:
-        """As of `Engine`."""
         present = time.monotonic()
         for call in [call for call, moment in self._over.items() if present >= moment]:
             with _reported("cancel an attempt"), suppress(exception.NotFoundError):

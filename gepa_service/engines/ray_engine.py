@@ -71,15 +71,12 @@ class RayEngine:
         self._end_caller()
 
     def start(self, work: Work) -> None:
-        """As of `Engine`."""
         self._call("start", _name(work), self._run, self._arguments(work))
 
     def stop(self, work: Work) -> None:
-        """As of `Engine`."""
         self._call("stop", _name(work))
 
     def ended(self, running: Sequence[Work]) -> list[Work]:
-        """As of `Engine`."""
         names = set(self._call("names"))
         return [work for work in running if _name(work) not in names]
 

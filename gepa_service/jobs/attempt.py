@@ -1,30 +1,50 @@
-"""One attempt at a work, where the engine placed it: its folder and its process, and reports to the service."""
+"""One attempt at a work, where the engine placed it: its folder, its process and what that prints, and its reports."""
 
 import contextlib
 import math
+import socket
+import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
 
 from evolverpc_common.files import remove_tree, replace_file
-from evolverpc_common.network_addresses import free_port
+from evolverpc_common.installation import installed_version
+from evolverpc_common.network_addresses import free_port, is_loopback
 from evolverpc_common.redaction import Secrets
+from evolverpc_common.untrusted_files import open_plain
+from gepa_client.errors import summary
 from gepa_client.run.output_folder import LOG as RUN_LOG
-from gepa_service.jobs.attempt_messages import AttemptService, Begun, Report, Stopped, Wanted
-from gepa_service.jobs.job_environment import basic_environment, cache_of
-from gepa_service.jobs.job_logs import JobLogs
+from gepa_service.engines.engine import EngineRefused
+from gepa_service.jobs.job_environment import Place, basic_environment, cache_of, folder_of
+from gepa_service.jobs.messages import (
+    AttemptService,
+    Begun,
+    Ended,
+    Front,
+    LogLines,
+    Message,
+    OptimizeOrder,
+    Order,
+    ProgramOrder,
+    Report,
+    Spent,
+    Stopped,
+    Wanted,
+    failed,
+)
 from gepa_service.jobs.process_main import LOG
 from gepa_service.jobs.shared_processes import TICK_S, RunningWork, SharedProcesses
-from gepa_service.jobs.work_order import Ended, Front, Message, OptimizeOrder, Order, ProgramOrder, Spent, failed
-from gepa_service.records.store import RecordError, RecordsUnavailable
+from gepa_service.model.work import LogLine
+from gepa_service.records import RecordError, RecordsUnavailable, new_id, now
 
 T = TypeVar("T")
-Forward = Callable[[int], contextlib.AbstractContextManager[str]]
-"""Makes a port of this machine reachable from elsewhere while its block runs, and gives the address."""
-
 LOOK_S = 0.5
 """Seconds between two reports: cancelled work ends within this and a tick."""
 
@@ -45,21 +65,17 @@ LATE_S = 300.0
 
 CANCEL_S = 15.0
 
+ANSWER_S = 300.0
+"""Seconds for an answer: the end of work may have a repository fetched."""
 
-@dataclass(frozen=True)
-class Place:
-    """What all attempts of a machine share.
+CONNECT_S = 5.0
 
-    `api`: the address of the API, as this machine reaches it. `folder`: for the folders of works. `cache`: of fetched
-    repositories and built environments, by tenant. `sandbox`: the backend. `forward`: with the backend `modal`, makes a
-    port of this machine reachable from there, and gives its address.
-    """
+LONGEST_LINE = 4_000
+READ_AT_ONCE = 32 << 10
+"""Bytes of one file; what is read at once is a record."""
 
-    api: str
-    folder: Path
-    cache: Path
-    sandbox: str = "bubblewrap"
-    forward: Forward | None = None
+LARGEST_LOG = 8 << 20
+"""Bytes of one file that an attempt records; the rest stays in the file."""
 
 
 class _Over(Exception):
@@ -107,7 +123,8 @@ class Attempt:
         with contextlib.ExitStack() as after:
             after.callback(self._clean)
             self._prepare()
-            process = self._begun(self._order(front))
+            order, program = self._order(front), (self._work.work.tenant, self._work.work.repo_url)
+            process = self._shared.begin(program, order, self._environment(), self._work.git, self._secrets)
             after.callback(process.end, STOP_S)
             try:
                 ended = self._watched(process)
@@ -117,10 +134,6 @@ class Attempt:
                 process.end(CANCEL_S, at_once=True)
                 self._settle(process)
                 raise
-
-    def _begun(self, order: Order) -> RunningWork:
-        program = (self._work.work.tenant, self._work.work.repo_url)
-        return self._shared.begin(program, order, self._environment(), self._work.git, self._secrets)
 
     def _prepare(self) -> None:
         for path in (self._folder, self._folder / "home", self._folder / "tmp"):
@@ -246,11 +259,6 @@ class Attempt:
                 self._service.report(report)
 
 
-def folder_of(place: Place, work_id: str, attempt: int) -> Path:
-    """Return the folder of an attempt: processes of the one before may end later."""
-    return place.folder / f"{work_id}-{attempt}"
-
-
 def _repeated(call: Callable[[], T]) -> T:
     """Return what the call returns, which is repeated while the service is away. Raises `RecordsUnavailable`."""
     until = time.monotonic() + AWAY_S
@@ -261,3 +269,150 @@ def _repeated(call: Callable[[], T]) -> T:
             if time.monotonic() >= until:
                 raise
             time.sleep(TICK_S)
+
+
+class HttpAttemptService:
+    """Used in a `with` block, by one thread. `api`: the address of the API. `token`: of the attempt.
+
+    An API that does not answer, or not as expected, is `RecordsUnavailable`. If it refuses the token, another attempt
+    has begun, or the work was deleted.
+    """
+
+    def __init__(self, api: str, work_id: str, token: str) -> None:
+        self._token = token
+        trusted = ssl.create_default_context()  # the certificates of this machine, not those of a package
+        transport = httpx.HTTPTransport(verify=trusted, trust_env=False)
+        timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
+        base = f"{api}/job/{work_id}/attempt"
+        self._http = httpx.Client(base_url=base, transport=transport, timeout=timeout, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def begin(self) -> Begun | None:
+        answer = self._post("begin", "{}")
+        return None if answer is None or answer == b"null" else Begun.model_validate_json(answer)
+
+    def report(self, report: Report) -> Wanted:
+        answer = self._post("report", report.model_dump_json())
+        wanted = Wanted(is_over=True) if answer is None else Wanted.model_validate_json(answer)
+        self._token = wanted.attempt_token or self._token
+        return wanted
+
+    def _post(self, name: str, body: str) -> bytes | None:
+        """Return the answer; None if the token is refused. Raises `RecordsUnavailable`."""
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
+        try:
+            answer = self._http.post(f"/{name}", content=body.encode(), headers=headers)
+        except httpx.TransportError as error:
+            raise RecordsUnavailable(f"the service does not answer: {summary(error)}") from None
+        if answer.status_code in (401, 404):
+            return None
+        if answer.status_code != 200:
+            raise RecordsUnavailable(f"the service answers {answer.status_code}: {answer.text[:500]}")
+        return answer.content
+
+
+def check_api(api: str) -> None:
+    """Raise `EngineRefused` if secrets on their way from this address to attempts elsewhere could be read."""
+    if not api.startswith("https://") and not is_loopback(urlsplit(api).hostname):
+        raise EngineRefused(
+            f"attempts on other machines get their tenants' secrets from --api, and {api} is plain http, which can be"
+            " read on the way: put TLS in front of the API, and give its https:// address"
+        )
+
+
+def run_on_node(work_id: str, token: str, place: Place, version: str, stop: threading.Event) -> None:
+    """Make an attempt on a node of an engine. `version`: of this package, as the dispatcher has it."""
+    with HttpAttemptService(place.api, work_id, token) as service:
+        try:
+            if version != installed_version():
+                raise OSError(f"it has version {installed_version()} of evolverpc, and the dispatcher {version}")
+            # none is kept warm: the next work may be placed on another node
+            with SharedProcesses(place.folder, keep_warm=False) as shared:
+                Attempt(place, service, shared, stop).run()
+        except OSError as error:
+            reason = f"the node {socket.gethostname()} cannot be used: {error}"
+            service.report(Report(message=Ended(status="interrupted", reason=reason)))
+
+
+@dataclass
+class _File:
+    """A file that grows. `offset`: what was read of it; `begin`: where this attempt began."""
+
+    source: str
+    path: Path
+    begin: int = 0
+    offset: int = 0
+    is_cut: bool = False
+
+
+class JobLogs:
+    """Reads complete lines of files from where they end now. Used by one thread.
+
+    `files`: by the source that their lines are marked with. `secrets`: are taken out. `unsent`: what was read, until it
+    is `sent`; no more than that is read meanwhile.
+    """
+
+    def __init__(self, files: Mapping[str, Path], secrets: Secrets) -> None:
+        self._files = [_File(source, path) for source, path in files.items()]
+        for file in self._files:
+            with contextlib.suppress(OSError):
+                file.begin = file.offset = file.path.lstat().st_size
+        self._secrets = secrets
+        self._lines: list[LogLine] = []
+        self.unsent: tuple[LogLines, ...] = ()
+
+    def add(self, text: str) -> None:
+        """Add a line of the attempt's own."""
+        self._lines.append(self._line("attempt", text))
+
+    def read(self, *, last: bool = False) -> None:
+        """Read what is new. `last`: incomplete lines too, and all that is left."""
+        if self.unsent and not last:
+            return
+        while True:
+            for file in self._files:
+                self._read(file, last=last)
+            if not self._lines:
+                return
+            self.unsent += (LogLines(id=new_id("log"), lines=tuple(self._lines)),)
+            self._lines.clear()
+            if not last:
+                return
+
+    def sent(self, logs: tuple[LogLines, ...]) -> None:
+        """Forget what was kept."""
+        self.unsent = tuple(each for each in self.unsent if each not in logs)
+
+    def _read(self, file: _File, *, last: bool) -> None:
+        if file.is_cut:
+            return
+        found = _bytes_of(file.path, file.offset)
+        is_full = len(found) == READ_AT_ONCE
+        end = found.rfind(b"\n") + 1
+        if (last and not is_full) or (is_full and not end):
+            end = len(found)
+        file.offset += end
+        for text in found[:end].decode("utf-8", "replace").splitlines():
+            if text.strip():
+                self._lines.append(self._line(file.source, text))
+        if file.offset - file.begin > LARGEST_LOG:
+            file.is_cut = True
+            self._lines.append(self._line(file.source, "more was printed, which is not recorded"))
+
+    def _line(self, source: str, text: str) -> LogLine:
+        return LogLine(at=now(), source=source, text=self._secrets.redact_text(text)[:LONGEST_LINE])
+
+
+def _bytes_of(path: Path, offset: int) -> bytes:
+    """Return what a file holds from here on, at most `READ_AT_ONCE`; nothing if it is not there, or no plain file."""
+    try:
+        with open_plain(path.parent, path.name) as opened:
+            opened.seek(offset)
+            return opened.read(READ_AT_ONCE)
+    except OSError:
+        return b""

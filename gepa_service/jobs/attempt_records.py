@@ -10,20 +10,16 @@ from datetime import timedelta
 from typing import Any
 
 from evolverpc_common.redaction import Secrets
-from gepa_service.jobs.attempt_messages import Begun, LogLines, Report, Stopped, Wanted
-from gepa_service.jobs.kept import Kept, NotEnded
-from gepa_service.jobs.kept_results import KeptResults
-from gepa_service.jobs.kept_run import KeptRun
+from gepa_service.jobs.kept import KeptResults, KeptRun, NotEnded
+from gepa_service.jobs.messages import Begun, Ended, LogLines, Report, Spent, Stopped, Wanted, failed
 from gepa_service.jobs.month_spending import NOTHING_LEFT, has_spent_all
-from gepa_service.jobs.parts import AttemptParts
-from gepa_service.jobs.work_order import Ended, Spent, failed
 from gepa_service.model.work import ENDED, LogChunk, LogLine, Status, Work
-from gepa_service.records.record import new_id, now
-from gepa_service.records.store import RecordChanged, RecordExists, RecordsUnavailable, TenantRecords, changed
+from gepa_service.records import RecordChanged, RecordExists, RecordsUnavailable, TenantRecords, changed, new_id, now
 from gepa_service.repositories.destinations import DestinationRefused
 from gepa_service.secrets.envelope import SecretDamaged
 from gepa_service.secrets.master_key import MasterKeyError
-from gepa_service.webhooks.outbox import announce
+from gepa_service.service import Service
+from gepa_service.webhooks import announce
 from sandbox_runtime.api.sandbox import SandboxError
 
 PATIENCE_S = 20.0
@@ -41,9 +37,9 @@ class _Lost(Exception):
 class AttemptRecords:
     """The side of the service, of the attempt `number` at a work. As of `AttemptService`."""
 
-    def __init__(self, parts: AttemptParts, tenant: str, work_id: str, number: int) -> None:
-        self._parts, self._tenant, self._id, self._number = parts, tenant, work_id, number
-        self._present: Kept | None = None
+    def __init__(self, service: Service, tenant: str, work_id: str, number: int) -> None:
+        self._service, self._tenant, self._id, self._number = service, tenant, work_id, number
+        self._present: KeptRun | KeptResults | None = None
 
     def begin(self) -> Begun | None:
         """As of `AttemptService`. What prevents the work from being begun is recorded."""
@@ -91,36 +87,36 @@ class AttemptRecords:
     # --- what is given out --------------------------------------------------------------------------------------------
 
     def _begun(self, work: Work) -> Begun:
-        """Return what the attempt gets. Raises as `GitAccess.configuration` and `secrets`."""
-        git, revealed = self._parts.git.configuration(work), self._parts.secrets(work.tenant)
+        """Return what the attempt gets. Raises as `git_configuration` and `revealed` of `Service`."""
+        git, revealed = self._service.git_configuration(work), self._service.revealed(work.tenant)
         kept = self._kept(work)
         done = kept.begin()
         work = self._changed(lambda found: found.model_copy(update=kept.changes(found, "running")))
         if work.attempts == 1:
-            announce(TenantRecords(self._parts.records, self._tenant), work)
+            announce(TenantRecords(self._service.records, self._tenant), work)
         return Begun(
             work=work,
-            token=self._parts.tokens.issue(work),
+            token=self._service.job_tokens.issue(work),
             git=git,
             secrets=dict(revealed.variables),
             headers=revealed.headers,
             redacted=revealed.values,
-            allow_networks=tuple(map(str, self._parts.git.policy.allow_networks)),
+            allow_networks=tuple(map(str, self._service.repositories.allow_networks)),
             done=done,
         )
 
     def _wanted(self, work: Work) -> Wanted:
         stop: Stopped | None = "pause" if work.wanted == "pause" else None
         if stop is None and work.what != "step":  # what a step has done would be lost
-            stop = "money" if has_spent_all(self._parts.records, work.tenant) else None
-        tokens = self._parts.tokens
+            stop = "money" if has_spent_all(self._service.records, work.tenant) else None
+        tokens = self._service.job_tokens
         return Wanted(stop=stop, token=tokens.issue(work), attempt_token=tokens.issue(work, role="attempt"))
 
     # --- the record ---------------------------------------------------------------------------------------------------
 
     def _own(self) -> Work:
         """Return the record, if no other attempt has begun. Raises `_Lost`."""
-        found = self._parts.records.get(Work, self._tenant, self._id)
+        found = self._service.records.get(Work, self._tenant, self._id)
         if found is None or found.attempts != self._number:
             raise _Lost
         return found
@@ -132,14 +128,14 @@ class AttemptRecords:
             raise _Lost
         return found
 
-    def _kept(self, work: Work) -> Kept:
+    def _kept(self, work: Work) -> KeptRun | KeptResults:
         if self._present is None:
-            self._present = (KeptRun if work.what == "optimize" else KeptResults)(self._parts, work)
+            self._present = (KeptRun if work.what == "optimize" else KeptResults)(self._service, work)
         return self._present
 
     def _log(self, logs: LogLines) -> None:
         with contextlib.suppress(RecordExists):  # it was delivered before
-            self._parts.records.insert(LogChunk(tenant=self._tenant, id=logs.id, job_id=self._id, lines=logs.lines))
+            self._service.records.insert(LogChunk(tenant=self._tenant, id=logs.id, job_id=self._id, lines=logs.lines))
 
     def _add_line(self, text: str) -> None:
         self._log(LogLines(id=new_id("log"), lines=(LogLine(at=now(), source="attempt", text=text),)))
@@ -160,7 +156,7 @@ class AttemptRecords:
         if isinstance(report.message, Spent):
             kept.take(report.message)
         with contextlib.suppress(RecordChanged):  # it was deleted
-            changed(self._parts.records, self._own(), self._further)
+            changed(self._service.records, self._own(), self._further)
 
     def _record(self, work: Work, report: Report, ended: Ended) -> None:
         """Record how the work ended."""
@@ -215,14 +211,14 @@ class AttemptRecords:
             return found.model_copy(update={**kept, "completed": now()} if status in ENDED else kept)
 
         work = self._changed(concluded, PATIENCE_S)
-        announce(TenantRecords(self._parts.records, self._tenant), work)
+        announce(TenantRecords(self._service.records, self._tenant), work)
         self._add_line(f"{work.status}: {work.reason}" if work.reason else work.status)
 
     def _changed(self, change: Callable[[Work], Work], patience_s: float = 0.0) -> Work:
         until = time.monotonic() + patience_s
         while True:
             try:
-                return changed(self._parts.records, self._mine(), lambda found: change(self._mine(found)))
+                return changed(self._service.records, self._mine(), lambda found: change(self._mine(found)))
             except RecordChanged:
                 raise _Lost from None
             except RecordsUnavailable:

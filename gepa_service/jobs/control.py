@@ -5,7 +5,7 @@ which looks at the record twice a second, ends its processes.
 """
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gepa_client.errors import NoSuchRun, SteeringRefused
 from gepa_client.journal.steer_entries import SetBudget
@@ -14,9 +14,8 @@ from gepa_client.journal.stored_fields import OVER
 from gepa_client.settings.loading import replaced
 from gepa_client.steering.user_requests import request
 from gepa_service.model.work import ENDED, NAMES, Status, Work
-from gepa_service.records.record import now
-from gepa_service.records.store import TenantRecords
-from gepa_service.webhooks.outbox import announce
+from gepa_service.records import TenantRecords, now
+from gepa_service.webhooks import announce
 
 
 class ControlRefused(Exception):
@@ -30,19 +29,15 @@ def cancel(records: TenantRecords, store: Store, job: Work, by: str) -> Work:
         ControlRefused: it has ended in another way. StoreUnavailable: the work is cancelled, its run is not marked.
     """
     reason = f"cancelled by {by}"
-    before: list[Status] = []
 
     def change(found: Work) -> Work:
-        before.append(found.status)
         if found.status == "cancelled":
             return found
         _refuse_ended(found)
         ended = {"status": "cancelled", "completed": now(), "reason": reason}
         return found.model_copy(update={"wanted": "cancel", **ended})
 
-    cancelled = records.change(job, change)
-    if before[-1] != cancelled.status:
-        announce(records, cancelled)
+    cancelled = _announced(records, job, change)
     with contextlib.suppress(NoSuchRun):
         run = store.run(job.id)
         if run.status not in OVER:
@@ -54,20 +49,15 @@ def cancel(records: TenantRecords, store: Store, job: Work, by: str) -> Work:
 
 def pause(records: TenantRecords, job: Work, by: str) -> Work:
     """Stop a job so that `resume` continues it. Raises `ControlRefused`: it has ended."""
-    before: list[Status] = []
 
     def change(found: Work) -> Work:
-        before.append(found.status)
         if found.wanted == "pause":
             return found
         _refuse_ended(found)
         paused = {"status": "paused", "reason": f"paused by {by}"} if found.status != "running" else {}
         return found.model_copy(update={"wanted": "pause", **paused})
 
-    changed = records.change(job, change)
-    if before[-1] != changed.status:
-        announce(records, changed)
-    return changed
+    return _announced(records, job, change)
 
 
 def resume(records: TenantRecords, job: Work) -> Work:
@@ -106,6 +96,20 @@ def set_budget(records: TenantRecords, store: Store, job: Work, by: str, budget:
         return found.model_copy(update={"settings": {**kept, **budget}})
 
     return records.change(job, change)
+
+
+def _announced(records: TenantRecords, job: Work, change: Callable[[Work], Work]) -> Work:
+    """Change work, and queue the event of its status if that is another one now."""
+    before: list[Status] = []
+
+    def noted(found: Work) -> Work:
+        before.append(found.status)
+        return change(found)
+
+    changed = records.change(job, noted)
+    if before[-1] != changed.status:
+        announce(records, changed)
+    return changed
 
 
 def _refuse_ended(job: Work) -> None:

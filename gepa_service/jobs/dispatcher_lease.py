@@ -13,8 +13,7 @@ from typing import ClassVar, Self
 
 from evolverpc_common.files import lock_if_free, replace_file
 from gepa_service.model.tenant import TENANTS
-from gepa_service.records.record import Record
-from gepa_service.records.store import RecordChanged, RecordError, RecordExists, RecordStore
+from gepa_service.records import Record, RecordChanged, RecordError, RecordExists, RecordStore
 
 LEASE_S = 5.0
 """Seconds without a change of the record after which another process may take the lease."""
@@ -39,7 +38,7 @@ class LeaseRecord(Record):
 class DispatcherLease:
     """Held, or awaited, while its `with` block runs.
 
-    `holder`: a name that no other living process has. `lease_s`: as `LEASE_S`. `clock`: monotonic, of this process.
+    `holder`: a name that no other living process has. `clock`: monotonic, of this process.
     `warm`: returns how many of its sandboxes wait for a work.
     """
 
@@ -47,11 +46,10 @@ class DispatcherLease:
         self,
         records: RecordStore,
         holder: str,
-        lease_s: float = LEASE_S,
         clock: Callable[[], float] = time.monotonic,
         warm: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._records, self._holder, self._lease_s, self._clock = records, holder, lease_s, clock
+        self._records, self._holder, self._clock = records, holder, clock
         self._warm = warm
         self._renewed = -math.inf
         self._seen: tuple[int, float] | None = None
@@ -75,7 +73,7 @@ class DispatcherLease:
     @property
     def is_held(self) -> bool:
         """Whether no other process can have taken it yet."""
-        return self._clock() - self._renewed < self._lease_s
+        return self._clock() - self._renewed < LEASE_S
 
     def renew(self) -> None:
         """Renew it; take it if it is free, or was not renewed for the lease. Raises `RecordsUnavailable`."""
@@ -104,7 +102,7 @@ class DispatcherLease:
     def _is_left(self, found: LeaseRecord, moment: float) -> bool:
         if self._seen is None or self._seen[0] != found.version:
             self._seen = found.version, moment
-        return moment - self._seen[1] >= self._lease_s
+        return moment - self._seen[1] >= LEASE_S
 
     def _keep(self) -> None:
         while not self._closing.is_set():

@@ -1,4 +1,4 @@
-"""Where the driver of a job runs: in a process with an environment of its own, or in a container."""
+"""Where the driver of a job runs, in a process of its own or in a container, and the files that it reads there."""
 
 import asyncio
 import contextlib
@@ -6,13 +6,15 @@ import functools
 import os
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from anyio.from_thread import start_blocking_portal
 
+from evolverpc_common.files import replace_file
 from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.redaction import Secrets
 from evolverpc_common.untrusted_files import plain_files
@@ -23,12 +25,11 @@ from gepa_client.run.supervisor import DRIVER, LaunchDriver, LaunchedDriver
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.sandboxing.session_interface import Driver, Log, NoSandboxes, Show
 from gepa_client.sandboxing.setup import providers_of
-from gepa_service.jobs.fleet_mirror import FleetMirror, Push, push_nothing
 from gepa_service.jobs.http_front import HttpFront
 from gepa_service.jobs.job_environment import basic_environment
+from gepa_service.jobs.messages import OptimizeOrder
 from gepa_service.jobs.piped_driver import launcher
-from gepa_service.jobs.work_order import OptimizeOrder
-from sandbox_runtime import Closed, Command, ResourceLimits
+from sandbox_runtime import Closed, Command, ResourceLimits, SandboxError
 from sandbox_runtime.api.spec import MODELS_PORT, TUNNEL_PORT
 from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
 from sandbox_runtime.backends.bubblewrap.container_command import (
@@ -47,6 +48,14 @@ PACKAGES = ("gepa_client", "protocol", "evolverpc_common")
 MEMORY_MB, PROCESSES, WORKSPACE_MB = 4096, 256, 256
 LIFETIME_S = 30 * 24 * 3600.0
 FRONT_PORT = 20_000
+
+FOLLOW_S = 0.1
+FIRST_COPIES = 20
+READABLE = 0o644
+"""Of files in a folder that the driver alone is shown; no other user of the machine reaches it."""
+
+FLEET, TOKEN = "fleet", "token"
+Push = Callable[[Mapping[str, str]], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -142,13 +151,13 @@ async def _isolated(order: OptimizeOrder, session: SandboxSession) -> AsyncItera
 
 @contextlib.asynccontextmanager
 async def fronted_sandboxes(
-    order: OptimizeOrder, session: SandboxSession, front: HttpFront, shared: Path, push: Push = push_nothing
+    order: OptimizeOrder, session: SandboxSession, front: HttpFront, shared: Path, push: Push | None = None
 ) -> AsyncIterator[tuple["FrontedSandboxes", Path]]:
     """Let the driver reach the job's sandboxes by the front, for the block; yield them, and its file of the job token.
 
-    `shared`: the folder that the driver reads. `push`: see `FleetMirror`. Raises `OSError`.
+    `shared`: the folder that the driver reads. `push`: see `fleet_mirror`. Raises `OSError`.
     """
-    secrets = order.secrets_of_tenant()
+    secrets = Secrets(order.redacted, declared=True)
     original: dict[str, str] = {}
 
     @functools.cache
@@ -157,33 +166,24 @@ async def fronted_sandboxes(
         original[fronted] = server
         return fronted
 
-    async with FleetMirror(shared, session.settings.fleet, order.token_file, address, push) as mirror:
-        yield FrontedSandboxes(session, mirror.fleet, original, secrets), mirror.token
+    async with fleet_mirror(shared, session.settings.fleet, order.token_file, address, push):
+        yield FrontedSandboxes(session, shared / FLEET, original, secrets), shared / TOKEN
 
 
-@contextlib.asynccontextmanager
-async def model_access(
-    order: OptimizeOrder, session: NoSandboxes, ports: GatewayPorts | None
-) -> AsyncIterator[Gateway]:
-    """Open the gateway of the driver, through which it calls models without a key.
+def model_access(order: OptimizeOrder, session: NoSandboxes, ports: GatewayPorts | None) -> Gateway:
+    """Return the gateway of the driver, through which it calls models without a key, to be opened.
 
     What its calls cost is counted by the driver, as that of every run.
     """
-
-    def ignore(*_: object) -> None:
-        return
-
-    gateway = Gateway(
+    return Gateway(
         providers=providers_of(session.settings),
         policy=GatewayPolicy(prices=session.settings.model_prices or {}),
-        on_call=ignore,
-        on_refusal=ignore,
-        on_cap=ignore,
+        on_call=lambda _call: None,
+        on_refusal=lambda _refusal: None,
+        on_cap=lambda: None,
         listen=ports,
         allowed_networks=parse_networks(order.allow_networks),
     )
-    async with gateway:
-        yield gateway
 
 
 def own_model_variables(gateway: Gateway) -> Mapping[str, str]:
@@ -284,3 +284,66 @@ class _WithoutSecrets:
 
 def _server(url: str) -> str:
     return url.removesuffix("/rpc").rstrip("/")
+
+
+@contextlib.asynccontextmanager
+async def fleet_mirror(
+    shared: Path, fleet: Path | None, token: Path, address: Callable[[str], str], push: Push | None = None
+) -> AsyncIterator[None]:
+    """Keep a copy of a job's endpoints file, its tokens and the job token in the folder `shared` for the block.
+
+    The driver reads it, as `FLEET` and `TOKEN`, and reaches a server at its `address`. `fleet`: the endpoints file;
+    None without sandboxes. `token`: the file of the job token. `push`: sends changed files, by name, to a driver on
+    another machine; None if the driver reads the folder itself. Raises `OSError`.
+    """
+    written: dict[str, str] = {}
+
+    async def copy() -> None:
+        found = _copied(fleet, token, address)
+        files = {name: text for name, text in found.items() if written.get(name) != text}
+        for name, text in files.items():
+            replace_file(shared / name, text, mode=READABLE)
+        if files and push is not None:
+            await push(files)
+        written.update(files)
+
+    async def follow() -> None:
+        failure: str | None = None
+        while True:
+            await asyncio.sleep(FOLLOW_S)
+            try:
+                await copy()
+                failure = None
+            except (OSError, SandboxError) as error:  # such as a session that ends: tried again, stated once
+                if str(error) != failure:
+                    failure = str(error)
+                    print(f"the driver's files are not up to date: {failure}", file=sys.stderr, flush=True)
+
+    for tries_left in reversed(range(FIRST_COPIES)):
+        try:
+            await copy()
+            break
+        except FileNotFoundError:  # a sandbox that was listed has ended, and its token is gone: it is read again
+            if not tries_left:
+                raise
+            await asyncio.sleep(FOLLOW_S)
+    following = asyncio.create_task(follow())
+    try:
+        yield
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+
+
+def _copied(fleet: Path | None, token: Path, address: Callable[[str], str]) -> dict[str, str]:
+    """Return the files of the copy by their names. Raises `OSError`."""
+    found, lines = {TOKEN: token.read_text()}, []
+    if fleet is not None:
+        for line in fleet.read_text().splitlines():
+            url, *fields = line.split()
+            for each in fields:
+                name = each.partition("=")[2]
+                found[name] = (fleet.parent / name).read_text()
+            lines.append(" ".join([address(url), *fields]) + "\n")
+        found[FLEET] = "".join(lines)  # the last one: it names the others
+    return found

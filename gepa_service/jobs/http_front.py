@@ -22,7 +22,7 @@ from evolverpc_common.network_addresses import free_port
 from evolverpc_common.redaction import Secrets
 from gepa_client.transport.address import http_url
 from gepa_client.transport.http_transport import connector
-from gepa_service.jobs.work_order import Front
+from gepa_service.jobs.messages import Front
 from sandbox_runtime import SandboxError
 
 PROGRAMS = "programs"
@@ -100,10 +100,15 @@ class HttpFront:
         if journal is not None and (request.method != "POST" or journal.fullmatch(rest) is None):
             raise web.HTTPForbidden(text="this request is not forwarded")
         if name not in self._clients:
-            self._clients[name] = forwarding_session(connector(route.target), None if journal is None else JOURNAL_S)
-        to = f"{http_url(route.target).rstrip('/')}/{rest}"
-        names = None if journal is None else JOURNAL_HEADERS
-        return await forwarded(request, self._clients[name], to, route.secrets, names)
+            timeout = aiohttp.ClientTimeout(total=None if journal is None else JOURNAL_S, sock_connect=CONNECT_S)
+            self._clients[name] = aiohttp.ClientSession(
+                connector=connector(route.target),
+                auto_decompress=False,
+                timeout=timeout,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        to = URL(f"{http_url(route.target).rstrip('/')}/{rest}", encoded=True)
+        return await _answered(request, self._clients[name], to, route)
 
 
 @contextlib.contextmanager
@@ -127,44 +132,29 @@ def fronted(front: Front | None) -> Iterator[tuple[dict[str, Any], HttpFront | N
         yield {"gateway": f"{port}={gateway}"}, opened
 
 
-def forwarding_session(connector: aiohttp.BaseConnector, total_s: float | None = None) -> aiohttp.ClientSession:
-    """Return a session for `forwarded`. `total_s`: of one request with its answer; None for no limit."""
-    timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=CONNECT_S)
-    return aiohttp.ClientSession(
-        connector=connector, auto_decompress=False, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
-    )
-
-
-async def forwarded(
-    request: web.Request,
-    client: aiohttp.ClientSession,
-    url: str,
-    secrets: Secrets | None = None,
-    names: Collection[str] | None = None,
-) -> web.StreamResponse:
-    """Return the answer of the server at `url`. It is streamed, or if there are `secrets`, read and passed on whole.
+async def _answered(request: web.Request, client: aiohttp.ClientSession, url: URL, route: _Route) -> web.StreamResponse:
+    """Return the answer of the server at `url`. It is streamed, or if there are secrets, read and passed on whole.
 
     If the server breaks off within a streamed answer, the connection of the request is closed, so that the client does
     not take the part for the whole.
 
-    `names`: of the headers that are passed on, in lower case; None for all.
-
     Raises:
         web.HTTPBadGateway: the server does not answer, or not in a form in which secrets can be replaced.
     """
-    without = ("Host",) if secrets is None else ("Host", "Accept-Encoding")
+    without = ("Host",) if route.secrets is None else ("Host", "Accept-Encoding")
+    only = None if route.journal is None else JOURNAL_HEADERS
     reply: web.StreamResponse | None = None
     try:
         async with client.request(
             request.method,
-            URL(url, encoded=True),
-            headers=_onward(request.headers, *without, only=names),
+            url,
+            headers=_onward(request.headers, *without, only=only),
             skip_auto_headers=("Accept-Encoding",),
             data=request.content if request.can_read_body else None,
             allow_redirects=False,
         ) as answer:
-            if secrets is not None:
-                return await _redacted(answer, secrets)
+            if route.secrets is not None:
+                return await _redacted(answer, route.secrets)
             reply = web.StreamResponse(status=answer.status, headers=_onward(answer.headers))
             await reply.prepare(request)
             async for piece in answer.content.iter_any():

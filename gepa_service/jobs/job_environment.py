@@ -1,11 +1,17 @@
-"""The environments of a job's processes: what each needs, and nothing that the dispatcher's own holds."""
+"""Where attempts work: their folders, and the environments of their processes, without what the dispatcher's holds."""
 
 import hashlib
 import os
 import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox_runtime.environments.build_folder import build_variables
+
+Forward = Callable[[int], AbstractContextManager[str]]
+"""Makes a port of this machine reachable from elsewhere while its block runs, and gives the address."""
 
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV")
 """Variables of the dispatcher that describe this machine, besides those that name sources of packages."""
@@ -26,6 +32,27 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 MODAL = "MODAL_"
 """The prefix of the variables that hold a process's credentials at Modal."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What all attempts of a machine share.
+
+    `api`: the address of the API, as this machine reaches it. `folder`: for the folders of works. `cache`: of fetched
+    repositories and built environments, by tenant. `sandbox`: the backend. `forward`: with the backend `modal`, makes a
+    port of this machine reachable from there, and gives its address.
+    """
+
+    api: str
+    folder: Path
+    cache: Path
+    sandbox: str = "bubblewrap"
+    forward: Forward | None = None
+
+
+def folder_of(place: Place, work_id: str, attempt: int) -> Path:
+    """Return the folder of an attempt: processes of the one before may end later."""
+    return place.folder / f"{work_id}-{attempt}"
 
 
 def basic_environment(folder: Path, *, at_modal: bool = False) -> dict[str, str]:

@@ -19,16 +19,17 @@ from gepa_client.run.supervisor import DRIVER
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
 from gepa_service.jobs.driver_place import (
+    FLEET,
     PACKAGES,
+    TOKEN,
     DriverPlace,
     fronted_sandboxes,
     model_access,
     own_model_variables,
 )
-from gepa_service.jobs.fleet_mirror import FLEET, TOKEN
 from gepa_service.jobs.http_front import HttpFront
+from gepa_service.jobs.messages import OptimizeOrder
 from gepa_service.jobs.piped_driver import launcher
-from gepa_service.jobs.work_order import OptimizeOrder
 from sandbox_runtime import Allow, Command, ResourceLimits, SandboxError, SandboxSpec
 from sandbox_runtime.api.sandbox import LOG_BYTES
 from sandbox_runtime.backends.image_setup import SERVER_PYTHON, WORKSPACE

@@ -7,8 +7,7 @@ from datetime import datetime
 
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant, Usage
 from gepa_service.model.work import Work
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordStore, changed, stored
+from gepa_service.records import RecordStore, changed, now, stored
 
 NOTHING_LEFT = "it waits: the tenant's money of this month is spent (`usd_per_month`)"
 

@@ -17,8 +17,8 @@ from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import Store
 from gepa_service.model.program_version import SAVED_PROGRAM, Delivery, Program
 from gepa_service.model.work import Work
-from gepa_service.records.store import RecordStore
-from gepa_service.repositories.delivery import AUTHOR
+from gepa_service.records import RecordStore
+from gepa_service.repositories.repository_access import AUTHOR
 from protocol.code import code_at
 from sandbox_runtime.source.remote_git import git
 
@@ -116,23 +116,15 @@ def with_code(program: Program, bundles: Sequence[bytes], fetch: Callable[[Path,
 
 async def _change(folder: Path, base: str, commit: str) -> tuple[str | None, str | None]:
     as_text = ("--no-color", "--no-ext-diff", "--no-textconv")
-    diff = await git("diff", *as_text, base, commit, "--", folder=folder)
+    diff = (await git("diff", *as_text, base, commit, "--", folder=folder)).decode("utf-8", "replace")
     tree = (await git("rev-parse", f"{commit}^{{tree}}", folder=folder)).decode().strip()
     whole = await git("commit-tree", tree, "-p", base, "-m", SUBJECT, folder=folder, settings=AUTHOR)
     asked = ("format-patch", "--stdout", "--binary", "--no-signature", *as_text, "-1", whole.decode().strip())
-    patch = await git(*asked, folder=folder)
-    if not _is_text(patch):  # a file in another encoding: every file as a binary patch
+    try:
+        patch = (await git(*asked, folder=folder)).decode("utf-8")
+    except UnicodeDecodeError:  # a file in another encoding: every file as a binary patch
         attributes = folder / ".git" / "info" / "attributes"
         attributes.parent.mkdir(exist_ok=True)
         attributes.write_text("* -diff\n", encoding="utf-8")
-        patch = await git(*asked, folder=folder)
-    read = diff.decode("utf-8", "replace"), patch.decode("utf-8")
-    return read[0] if len(read[0]) <= LARGEST_DIFF else None, read[1] if len(read[1]) <= LARGEST_PATCH else None
-
-
-def _is_text(content: bytes) -> bool:
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
+        patch = (await git(*asked, folder=folder)).decode("utf-8")
+    return diff if len(diff) <= LARGEST_DIFF else None, patch if len(patch) <= LARGEST_PATCH else None

@@ -31,9 +31,8 @@ from gepa_client.transport.event_loop import run_to_end
 from gepa_client.views.console import make_console
 from gepa_client.views.live_display import JsonDisplay
 from gepa_service.jobs.driver_place import DriverPlace, place_for
-from gepa_service.jobs.job_sandboxes import started_session
-from gepa_service.jobs.saved_program import saved_program
-from gepa_service.jobs.work_order import Ended, OptimizeOrder, failed
+from gepa_service.jobs.messages import Ended, OptimizeOrder, failed
+from gepa_service.jobs.work_session import saved_program, started_session
 from protocol.errors import RpcError
 
 

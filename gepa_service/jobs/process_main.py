@@ -1,7 +1,7 @@
 """The entry point of a process that does work: one optimization, or a tenant's batches and steps with one repository.
 
 It is started as `python -P -m gepa_service.jobs.process_main`. Requests come on stdin, reports go to stdout, see
-`work_order`; the first request decides which of the two it does. The end of stdin, which also follows the death of the
+`messages`; the first request decides which of the two it does. The end of stdin, which also follows the death of the
 process that started it, stops all works and ends their sandboxes. What a work prints is appended to `job.log` in its
 folder; what libraries print beside batches and steps goes to the log of this process, in its working directory, which
 it removes at its end. All orders have the same secrets.
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from evolverpc_common.files import remove_tree
 from evolverpc_common.open_connections import raise_descriptor_limit
-from gepa_service.jobs.work_order import REQUESTS, Begin, OptimizeOrder, Reported
+from gepa_service.jobs.messages import REQUESTS, Begin, OptimizeOrder, Reported
 
 LOG = "job.log"
 STOP_S = 60.0
@@ -63,8 +63,8 @@ def _optimize(order: OptimizeOrder, report: Callable[[str], None]) -> None:
     gc.disable()  # it takes a sixth of the imports' time
 
     from gepa_client.sandboxing.session import signals_interrupt
-    from gepa_service.jobs.ended_by import ENDING, STOPPED, ended_by
     from gepa_service.jobs.optimization import optimize
+    from gepa_service.jobs.work_session import ENDING, STOPPED, ended_by
 
     gc.enable()
     os.environ.update(order.secrets)
@@ -90,7 +90,7 @@ def _serve(first: bytes, report: Callable[[str], None]) -> None:
     gc.disable()
 
     from gepa_client.sandboxing.setup import MOST_DESCRIPTORS
-    from gepa_service.jobs.process_works import ProcessWorks
+    from gepa_service.jobs.program_works import ProcessWorks
 
     gc.freeze()
     gc.enable()

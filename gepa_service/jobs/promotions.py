@@ -1,11 +1,13 @@
 """Which version of a program is active: that of the last promotion of its line. Promotions are only ever added."""
 
+import contextlib
 import hashlib
 import itertools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from gepa_service.model.program_version import Program, Promotion
-from gepa_service.records.store import ATTEMPTS, RecordExists, TenantRecords
+from gepa_service.records import ATTEMPTS, RecordExists, TenantRecords
 
 IMPROVED = "improved"
 DIGEST_LENGTH = 32
@@ -57,14 +59,13 @@ def promote(records: TenantRecords, program: Program, actor: str, reason: str | 
         raise PromotionRefused(
             f"the version {verdict}: promote it with `force` and a `reason`, or test it on more rows"
         )
-    forced = None if is_certified else reason
 
-    def chosen(active: Promotion | None) -> Promotion:
+    def chosen(active: Promotion | None) -> str:
         if active is not None and active.program_id == program.id:
             raise PromotionRefused("the version is active already")
-        return _promotion(records, program.line, program.id, active, actor, forced=forced)
+        return program.id
 
-    return _added(records, program.line, chosen)
+    return _added(records, program.line, chosen, actor=actor, forced=None if is_certified else reason)
 
 
 def roll_back(records: TenantRecords, program: Program, actor: str) -> Promotion:
@@ -74,15 +75,15 @@ def roll_back(records: TenantRecords, program: Program, actor: str) -> Promotion
         PromotionRefused: the version is not active, or none was active before it.
     """
 
-    def chosen(active: Promotion | None) -> Promotion:
+    def chosen(active: Promotion | None) -> str:
         if active is None or active.program_id != program.id:
             raise PromotionRefused("the version is not the active one")
         before = _before(promotions_of(records, line=program.line))
         if before is None:
             raise PromotionRefused("no version was active before this one")
-        return _promotion(records, program.line, before, active, actor, rolled_back=True)
+        return before
 
-    return _added(records, program.line, chosen)
+    return _added(records, program.line, chosen, actor=actor, rolled_back=True)
 
 
 def _before(promotions: list[Promotion]) -> str | None:
@@ -96,38 +97,25 @@ def _before(promotions: list[Promotion]) -> str | None:
     return active[-2] if len(active) > 1 else None
 
 
-def _promotion(
-    records: TenantRecords,
-    line: str,
-    program_id: str,
-    active: Promotion | None,
-    actor: str,
-    *,
-    forced: str | None = None,
-    rolled_back: bool = False,
-) -> Promotion:
-    number = active.number + 1 if active is not None else 0
+def _added(records: TenantRecords, line: str, chosen: Callable[[Promotion | None], str], **fields: Any) -> Promotion:
+    """Add the promotion of the version that `chosen` returns, given the last promotion of a line; return it.
+
+    `chosen` is called again if another caller's promotion has the number by then.
+    """
     digest = hashlib.sha256(line.encode("utf-8", "surrogateescape")).hexdigest()[:DIGEST_LENGTH]
-    return Promotion(
-        tenant=records.tenant,
-        id=f"promotion_{digest}_{number:08d}",
-        line=line,
-        program_id=program_id,
-        number=number,
-        before=active.program_id if active is not None else None,
-        actor=actor,
-        forced=forced,
-        rolled_back=rolled_back,
-    )
-
-
-def _added(records: TenantRecords, line: str, chosen: Callable[[Promotion | None], Promotion]) -> Promotion:
-    """Add what `chosen` makes of the last promotion of a line; again if another caller's has its number by then."""
     for _ in range(ATTEMPTS):
-        promotion = chosen(active_of(records, line))
-        try:
+        active = active_of(records, line)
+        number = active.number + 1 if active is not None else 0
+        promotion = Promotion(
+            tenant=records.tenant,
+            id=f"promotion_{digest}_{number:08d}",
+            line=line,
+            program_id=chosen(active),
+            number=number,
+            before=active.program_id if active is not None else None,
+            **fields,
+        )
+        with contextlib.suppress(RecordExists):
             records.insert(promotion)
-        except RecordExists:
-            continue
-        return promotion
+            return promotion
     raise PromotionRefused("other versions of this program are being promoted all the time: try again")

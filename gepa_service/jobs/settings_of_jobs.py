@@ -10,12 +10,7 @@ from evolverpc_common.network_addresses import Network
 from gepa_client.settings.run_config import SETTINGS, RunConfig
 from gepa_client.settings.run_settings import ROW_SUFFIXES, SandboxSettings, parse_secret_header
 from gepa_service.jobs.job_environment import may_be_secret
-from gepa_service.repositories.destinations import (
-    DestinationRefused,
-    destination_of,
-    refused_host,
-    refused_network,
-)
+from gepa_service.repositories.destinations import DestinationRefused, destination_of, refused_host, refused_network
 
 _SERVICE = "the service decides it"
 _FILE = "it names a file of the machine that the service runs on"
@@ -129,7 +124,7 @@ def checked_settings(given: Mapping[str, Any], networks: Sequence[Network], *, m
         for host in getattr(config, name) if name in config.model_fields_set else ():
             if (reason := refused_network(host, networks)) is not None:
                 raise SettingRefused(name, reason)
-    for variable in named_secrets(config.model_dump(mode="json")):
+    for variable in _named_secrets(config):
         if not may_be_secret(variable):
             raise SettingRefused("pass_env", f"`{variable[:128]}` cannot be the name of a secret: choose another one")
     for text in config.secret_headers:
@@ -177,12 +172,11 @@ def _refused(error: ValidationError) -> SettingRefused:
     return SettingRefused(field, message)
 
 
-def named_secrets(settings: Mapping[str, Any]) -> list[str]:
+def _named_secrets(config: RunConfig) -> list[str]:
     """Return the names of secrets that settings refer to: for the program, for headers, and keys of providers."""
-    names = [*_texts(settings.get("pass_env"))]
-    names += [parse_secret_header(text)[3] for text in _texts(settings.get("secret_headers"))]
-    providers = (settings.get("model_providers") or {}).values()
-    return [*names, *(each["key_env"] for each in providers if each.get("key_env"))]
+    of_headers = [parse_secret_header(text)[3] for text in config.secret_headers]
+    of_providers = [each.key_env for each in (config.model_providers or {}).values() if each.key_env]
+    return [*config.pass_env, *of_headers, *of_providers]
 
 
 def _names(value: Any) -> Iterator[str]:
@@ -191,7 +185,3 @@ def _names(value: Any) -> Iterator[str]:
         yield from map(str, value)
     for part in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
         yield from _names(part)
-
-
-def _texts(value: Any) -> Sequence[str]:
-    return [value] if isinstance(value, str) else list(value or ())

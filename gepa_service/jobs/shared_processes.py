@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from evolverpc_common.files import lock_if_free, remove_tree, replace_file
 from evolverpc_common.redaction import Secrets
-from gepa_service.jobs.work_order import (
+from gepa_service.jobs.messages import (
     REPORTS,
     Begin,
     Ended,

@@ -3,50 +3,31 @@
 The one place that leaves out secrets whose names decide what programs of this machine do.
 """
 
-from dataclasses import dataclass, field
-
 from gepa_service.jobs.job_environment import may_be_secret
-from gepa_service.jobs.parts import Revealed
 from gepa_service.model.tenant import Secret
 from gepa_service.secrets.envelope import DataKey, key_of
 from gepa_service.secrets.vault import Vault, open_with
+from gepa_service.service import Revealed
 
 
 def revealed(vault: Vault, tenant: str) -> Revealed:
     """Return the secrets of a tenant. Blocks.
 
     Raises:
-        MasterKeyError, SecretDamaged: as `reveal`. RecordsUnavailable: they cannot be read.
-    """
-    found = reveal(vault, tenant)
-    usable = {name: secret for name, secret in found.items() if may_be_secret(name)}
-    headers = tuple(
-        f"{header['host']} {header['header']}={header['prefix']}{name}"
-        for name, secret in usable.items()
-        for header in secret.headers
-    )
-    unused = tuple(secret.value for name, secret in found.items() if name not in usable)
-    return Revealed({name: secret.value for name, secret in usable.items()}, headers, unused)
-
-
-@dataclass(frozen=True)
-class RevealedSecret:
-    """A value, and the hosts that the gateway puts it on for: `host`, `header`, `prefix` of each."""
-
-    value: str = field(repr=False)
-    headers: tuple[dict[str, str], ...] = ()
-
-
-def reveal(vault: Vault, tenant: str) -> dict[str, RevealedSecret]:
-    """Return all secrets of a tenant by name.
-
-    Raises:
         MasterKeyError: the master key is another. SecretDamaged: a secret was changed or moved.
+        RecordsUnavailable: they cannot be read.
     """
     keys: dict[str, DataKey] = {}
-    revealed = {}
+    variables: dict[str, str] = {}
+    headers: list[str] = []
+    unused: list[str] = []
     for secret in vault.records.every(Secret, tenant):
         if key_of(secret.sealed) not in keys:  # at first, and if the tenant's key is replaced meanwhile
             keys = vault.keys(vault.tenant(tenant))
-        revealed[secret.id] = RevealedSecret(open_with(keys, secret), secret.headers)
-    return revealed
+        value, name = open_with(keys, secret), secret.id
+        if may_be_secret(name):
+            variables[name] = value
+            headers += [f"{each['host']} {each['header']}={each['prefix']}{name}" for each in secret.headers]
+        else:
+            unused.append(value)
+    return Revealed(variables, tuple(headers), tuple(unused))

@@ -17,7 +17,7 @@ from gepa_client.sandboxing.session_messages import SessionMessage, pool_log, re
 from gepa_client.sandboxing.setup import open_setup, source_of
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import Address
-from gepa_service.jobs.work_order import Warm
+from gepa_service.jobs.messages import Warm
 from protocol.errors import RpcError
 from sandbox_runtime import SandboxError
 from sandbox_runtime.gateway import GatewayRefusal, ProviderCall

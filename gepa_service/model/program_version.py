@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from gepa_service.records.record import Record, now
+from gepa_service.records import Record, now
 
 OWN_IDS = "program_"
 """How the ids begin that the service gives to versions."""

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gepa_service.records.record import Record
+from gepa_service.records import Record
 
 Role = Literal["owner", "editor", "viewer"]
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gepa_service.records.record import Record
+from gepa_service.records import Record
 
 What = Literal["optimize", "rollouts", "step"]
 LANES: tuple[tuple[What, ...], ...] = (("rollouts", "step"), ("optimize",))

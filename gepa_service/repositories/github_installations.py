@@ -1,5 +1,6 @@
 """The service's GitHub App: installations that tenants prove to have, tokens for their repositories, pull requests."""
 
+import json
 import re
 import time
 import urllib.parse
@@ -9,19 +10,21 @@ from typing import Annotated, Any, TypeVar
 
 import aiohttp
 import jwt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from evolverpc_common.judged_http import environment_proxy
+from evolverpc_common.judged_http import ask
 from evolverpc_common.network_addresses import is_loopback
 from sandbox_runtime.source.remote_git import TOKEN_USER, Credentials, CredentialsFailed, is_for
 
-M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 REQUEST_S = 30.0
+LARGEST_ANSWER = 8 << 20
 HEADERS = {
     "Accept": "application/vnd.github+json",
     "X-GitHub-Api-Version": "2022-11-28",
     "User-Agent": "evolverpc",
+    "Content-Type": "application/json",
 }
 """Time limit and headers of every request to GitHub's API."""
 
@@ -73,40 +76,6 @@ class GitHubSettings(BaseModel):
     web: str = "https://github.com"
 
 
-class PullRequest(BaseModel):
-    """A pull request as GitHub answers."""
-
-    html_url: str
-
-
-class _Repository(BaseModel):
-    size: int
-    """KiB."""
-
-
-class _Account(BaseModel):
-    login: str
-
-
-class UserInstallation(BaseModel):
-    """An installation that a user of GitHub may manage."""
-
-    id: int
-    account: _Account
-
-
-class _Installations(BaseModel):
-    installations: list[UserInstallation]
-
-
-class _Token(BaseModel):
-    token: str = Field(repr=False)
-
-
-class _UserToken(BaseModel):
-    access_token: str
-
-
 @dataclass(frozen=True)
 class GitHub:
     """The App's requests to GitHub.
@@ -137,14 +106,15 @@ class GitHub:
         address = f"{self.settings.api}/app/installations/{int(installation_id)}/access_tokens"
         wanted = {"repositories": [named[1]], "permissions": dict(permissions)}
         try:
-            made = _read(_Token, await self._request("POST", address, wanted, token=self._signature()))
+            answer = await self._request("POST", address, wanted, token=self._signature())
+            token = _field(answer, "token", str)
         except GitHubFailed as error:  # its text may repeat what was sent
             answered = str(error) if error.status is None else f"GitHub answered {error.status}"
             reason = _ADVICE.get(error.status, answered)
             raise CredentialsFailed(
                 f"GitHub App {self.settings.app_id} gets no token for {'/'.join(named)}: {reason}"
             ) from None
-        return Credentials(url, TOKEN_USER, made.token)
+        return Credentials(url, TOKEN_USER, token)
 
     def _signature(self) -> str:
         present = int(time.time())
@@ -182,8 +152,10 @@ class GitHub:
             return None
         return found
 
-    async def installation_of_user(self, code: str, installation_id: str) -> UserInstallation | None:
-        """Return the installation if the user who brought `code` may manage it. GitHub's redirect alone proves nothing.
+    async def account_of_installation(self, code: str, installation_id: str) -> str | None:
+        """Return the account of an installation if the user who brought `code` may manage it, else None.
+
+        GitHub's redirect alone proves nothing.
 
         Raises:
             GitHubFailed: the code is not valid, or GitHub cannot be asked.
@@ -191,32 +163,28 @@ class GitHub:
         given = {"client_id": self.settings.client_id, "client_secret": self.settings.client_secret, "code": code}
         url = f"{self.settings.web}/login/oauth/access_token"
         answer = await self._request("POST", url, given, headers={"Accept": "application/json"})
-        try:
-            token = _UserToken.model_validate(answer).access_token
-        except ValidationError:
-            raise GitHubFailed(
-                "GitHub does not accept the code of this redirect: begin the installation again"
-            ) from None
+        if not isinstance(answer, dict) or not isinstance(token := answer.get("access_token"), str):
+            raise GitHubFailed("GitHub does not accept the code of this redirect: begin the installation again")
         for page in range(1, MOST_PAGES + 1):
             url = f"{self.settings.api}/user/installations?per_page={PER_PAGE}&page={page}"
-            listed = _read(_Installations, await self._request("GET", url, None, token=token)).installations
-            found = next((each for each in listed if str(each.id) == installation_id), None)
-            if found is not None or len(listed) < PER_PAGE:
-                return found
+            listed = _field(await self._request("GET", url, None, token=token), "installations", list)
+            for each in listed:
+                if str(_field(each, "id", int)) == installation_id:
+                    return _field(_field(each, "account", dict), "login", str)
+            if len(listed) < PER_PAGE:
+                return None
         return None
 
     async def size_mb(self, credentials: Credentials) -> float:
         """Return the size of the repository of a token in MiB, as GitHub reports it. Raises `GitHubFailed`."""
         answer = await self._request("GET", self._repository(credentials), None, token=credentials.password)
-        return _read(_Repository, answer).size / 1024
+        return _field(answer, "size", int) / 1024  # KiB
 
-    async def open_pull_request(
-        self, credentials: Credentials, *, head: str, base: str, title: str, body: str
-    ) -> PullRequest:
-        """Open a pull request in the repository of a token. Raises `GitHubFailed`."""
+    async def open_pull_request(self, credentials: Credentials, *, head: str, base: str, title: str, body: str) -> str:
+        """Open a pull request in the repository of a token, and return its address. Raises `GitHubFailed`."""
         given = {"title": title, "head": head, "base": base, "body": body}
         address = f"{self._repository(credentials)}/pulls"
-        return _read(PullRequest, await self._request("POST", address, given, token=credentials.password))
+        return _field(await self._request("POST", address, given, token=credentials.password), "html_url", str)
 
     def _repository(self, credentials: Credentials) -> str:
         named = owner_and_name(credentials.url, self.settings.host)
@@ -232,19 +200,15 @@ class GitHub:
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        sent = HEADERS | ({"Authorization": f"Bearer {token}"} if token is not None else {})
-        timeout = aiohttp.ClientTimeout(total=REQUEST_S)
+        sent = HEADERS | ({"Authorization": f"Bearer {token}"} if token is not None else {}) | dict(headers or {})
+        data = None if body is None else json.dumps(body).encode()
         try:
-            async with (
-                aiohttp.ClientSession(headers=sent | dict(headers or {}), timeout=timeout) as session,
-                session.request(
-                    method, url, json=body, allow_redirects=False, proxy=environment_proxy(url)
-                ) as response,
-            ):
-                if response.status not in {200, 201}:
-                    text = f"GitHub answered {response.status}: {await _message(response)}"
-                    raise GitHubFailed(text, response.status)
-                return await response.json(content_type=None)
+            answer = await ask(
+                method, url, allowed=None, headers=sent, data=data, timeout_s=REQUEST_S, most_bytes=LARGEST_ANSWER
+            )
+            if answer.status not in {200, 201}:
+                raise GitHubFailed(f"GitHub answered {answer.status}: {_message(answer.body)}", answer.status)
+            return json.loads(answer.body)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise GitHubFailed(f"GitHub cannot be asked: {type(error).__name__}") from None
 
@@ -258,19 +222,19 @@ def owner_and_name(url: str, host: str) -> tuple[str, str] | None:
     return path[0], path[1]
 
 
-def _read(type_: type[M], answer: Any) -> M:
-    try:
-        return type_.model_validate(answer)
-    except ValidationError:
-        raise GitHubFailed(f"GitHub's answer is no {type_.__name__.strip('_').lower()}") from None
+def _field(answer: Any, name: str, type_: type[T]) -> T:
+    found = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(found, type_):
+        raise GitHubFailed(f"GitHub's answer has no {name}")
+    return found
 
 
-async def _message(response: aiohttp.ClientResponse) -> str:
+def _message(answer: bytes) -> str:
     try:
-        read = await response.json(content_type=None)
+        read = json.loads(answer)
         faults = "; ".join(str(each.get("message", "")) for each in read.get("errors", []) if isinstance(each, dict))
         return f"{read.get('message', '')} {faults}".strip()[:300]
-    except (ValueError, AttributeError, aiohttp.ClientError):
+    except (ValueError, AttributeError):
         return "no reason"
 
 

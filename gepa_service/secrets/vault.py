@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gepa_service.model.tenant import TENANTS, MasterKeyName, Secret, Tenant
-from gepa_service.records.store import RecordChanged, RecordStore, changed, stored
+from gepa_service.records import RecordChanged, RecordStore, changed, stored
 from gepa_service.secrets.envelope import DataKey, key_of, master_of, new_data_key, open_sealed, seal, unwrap, wrap
 from gepa_service.secrets.master_key import MasterKey, MasterKeyError
 

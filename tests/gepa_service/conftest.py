@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_service.records.store import RecordStore, open_records
+from gepa_service.records import RecordStore, open_records
 
 
 @pytest.fixture

@@ -87,6 +87,14 @@ class LoopbackGitHub:
             )
         )
 
+    def variables(self) -> dict[str, str]:
+        """The variables by which a service in containers has the App."""
+        described = self.app().settings.model_dump(exclude={"key", "state_key"})
+        return {
+            "GEPA_SERVICE_GITHUB_APP_TOML": "\n".join(f'{name} = "{value}"' for name, value in described.items()),
+            "GEPA_SERVICE_GITHUB_APP_KEY": self.app().settings.key,
+        }
+
     def add(self, name: str, source: Path) -> None:
         """Serve a clone of `source` as OWNER/NAME, a part of the installation."""
         bare = self.root / f"{name}.git"

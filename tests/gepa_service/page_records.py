@@ -24,8 +24,7 @@ from gepa_service.model.work import (
     Work,
     task_result_id,
 )
-from gepa_service.records.record import new_id, now
-from gepa_service.records.store import RecordStore, open_records
+from gepa_service.records import RecordStore, new_id, now, open_records
 
 STATUSES: tuple[Status, ...] = ("pending", "paused", "failed", "cancelled", "completed")
 

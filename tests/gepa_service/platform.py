@@ -4,31 +4,29 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from evolverpc_common.network_addresses import parse_networks
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store, open_store
-from gepa_service.api.app_state import Service
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.keys import make_key
 from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.recognize import Recognizer
 from gepa_service.cli.arguments import LOCAL
 from gepa_service.cli.dispatcher_parts import opened_dispatcher
-from gepa_service.jobs.attempt import Place
-from gepa_service.jobs.parts import AttemptParts, GitAccess, Revealed
-from gepa_service.jobs.queue import Queue
+from gepa_service.jobs.dispatcher import Queue
+from gepa_service.jobs.job_environment import Place
 from gepa_service.model.tenant import TENANTS, Quotas, Role, Tenant
 from gepa_service.model.work import ENDED, ProgramWork, What, Work
-from gepa_service.records.record import new_id
-from gepa_service.records.store import RecordStore, TenantRecords, open_records
+from gepa_service.records import RecordStore, TenantRecords, new_id, open_records
 from gepa_service.repositories.github_installations import GitHub
 from gepa_service.repositories.repository_access import RepositoryPolicy
+from gepa_service.service import Revealed, Service
 from tests.faults.runs import Setup
-from tests.gepa_service.serving import served, service_of
+from tests.gepa_service.serving import served
 from tests.sandbox_runtime.source.repositories import commit
 from tests.support.processes import command_of, is_running
 
@@ -67,26 +65,30 @@ class Platform:
         self.records.insert(record)
         return key
 
-    def parts(self) -> AttemptParts:
-        return AttemptParts(
-            records=self.records,
-            journals=self.journals,
-            tokens=self.tokens,
-            secrets=lambda tenant: self.secrets.get(tenant, Revealed()),
-            git=GitAccess(self.records, RepositoryPolicy(True, LOOPBACK), self.github),
+    def parts(self, **own: Any) -> Service:
+        """The service over these stores. `own`: other parts of it."""
+        made = Service(
+            **{
+                "records": self.records,
+                "journals": self.journals_url,
+                "recognize": Recognizer(self.records, self.tokens, OidcTokens([])),
+                "public_url": "http://127.0.0.1",
+                "job_tokens": self.tokens,
+                "repositories": RepositoryPolicy(True, LOOPBACK),
+                "github": self.github,
+                "revealed": lambda tenant: self.secrets.get(tenant, Revealed()),
+                **own,
+            }
         )
+        vars(made)["store"] = self.journals
+        return made
 
     def place(self) -> Place:
         return Place(self.api, self.folder / "jobs", self.folder / "cache", self.sandbox)
 
     def submit(self, repo: Path, settings: Mapping[str, Any], tenant: str = "acme") -> Work:
-        job = Work(
-            tenant=tenant,
-            id=new_id("job"),
-            repo_url=str(repo),
-            settings={"repo": str(repo), **settings},
-            created_by="key:test",
-        )
+        given = {"repo_url": str(repo), "settings": {"repo": str(repo), **settings}, "created_by": "key:test"}
+        job = Work(tenant=tenant, id=new_id("job"), **given)
         self.records.insert(job)
         return job
 
@@ -137,10 +139,7 @@ def platform(folder: Path, journals: str | None = None, records: str | None = No
     tokens = JobTokens(opened, [MASTER])
     try:
         made = Platform(folder, opened, where, store, tokens, "")
-        served_by = service_of(opened, where, lambda token, _=None: tokens.check(token))
-        revealed, policy = made.parts().secrets, made.parts().git.policy
-        served_by = replace(served_by, job_tokens=tokens, revealed=revealed, repositories=policy)
-        with served(served_by) as url:
+        with served(made.parts()) as url:
             made.api = url
             yield made
     finally:
@@ -151,21 +150,13 @@ def platform(folder: Path, journals: str | None = None, records: str | None = No
 @contextmanager
 def whole_api(opened: Platform, **parts: Any) -> Iterator[str]:
     """Serve the whole API of a platform while the block runs; yield its URL. `parts`: further ones of the service."""
-    service = Service(
-        records=opened.records,
-        journals=opened.journals_url,
-        recognize=Recognizer(opened.records, opened.tokens, OidcTokens([])),
-        public_url="http://127.0.0.1",
-        repositories=opened.parts().git.policy,
-        **parts,
-    )
-    with served(service) as url:
+    with served(opened.parts(**parts)) as url:
         yield url
 
 
 @contextmanager
 def working(
-    parts: AttemptParts, place: Place, at_once: int = 2, engine: str = LOCAL, *, keep_warm: bool = False
+    service: Service, place: Place, at_once: int = 2, engine: str = LOCAL, *, keep_warm: bool = False
 ) -> Iterator[None]:
     """A dispatcher in a thread of this process; the local engine hands its work back at the end of the block.
 
@@ -174,7 +165,7 @@ def working(
     stop = threading.Event()
 
     def work() -> None:
-        with opened_dispatcher(parts, place, at_once, engine, keep_warm=keep_warm) as dispatcher:
+        with opened_dispatcher(service, place, at_once, engine, keep_warm=keep_warm) as dispatcher:
             dispatcher.run(stop)
 
     thread = threading.Thread(target=work, name="dispatcher")

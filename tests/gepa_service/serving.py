@@ -13,7 +13,6 @@ from fastapi import FastAPI
 
 from evolverpc_common.open_connections import OpenConnections
 from gepa_service.api.app import create_app
-from gepa_service.api.app_state import Service
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.keys import make_key
 from gepa_service.auth.oidc import OidcTokens
@@ -21,7 +20,8 @@ from gepa_service.auth.permissions import Principal
 from gepa_service.auth.recognize import Recognizer
 from gepa_service.cli.api_server import BoundedConnection
 from gepa_service.model.tenant import TENANTS, Role, Tenant
-from gepa_service.records.store import RecordStore, open_records
+from gepa_service.records import RecordStore, open_records
+from gepa_service.service import Service
 
 READY_S = 30.0
 
@@ -30,7 +30,13 @@ def service_of(
     records: RecordStore, journals: str, recognize: Callable[..., Principal | None] = lambda *_: None
 ) -> Service:
     """Return a service over these stores."""
-    return Service(records=records, journals=journals, recognize=recognize, public_url="http://127.0.0.1")
+    return Service(
+        records=records,
+        journals=journals,
+        recognize=recognize,
+        public_url="http://127.0.0.1",
+        job_tokens=JobTokens(records, [b"m" * 32]),
+    )
 
 
 @contextmanager

@@ -89,7 +89,7 @@ async def service_with(github: LoopbackGitHub, opened: Platform) -> AsyncIterato
     opened.github = github.app()
     vault = Vault(opened.records, [MasterKey(MASTER)])
     keys = [opened.key(tenant, "owner") for tenant in ("acme", "rival")]
-    parts = replace(opened.parts(), secrets=partial(revealed, vault))
+    parts = opened.parts(revealed=partial(revealed, vault))
     place = replace(opened.place(), sandbox="bubblewrap")
     api = whole_api(opened, github=opened.github, webhook_key=MASTER, vault=vault)
     with api as url, working(parts, place):

@@ -23,9 +23,8 @@ from evolverpc_common.network_addresses import free_port
 from gepa_service.auth.keys import make_key
 from gepa_service.cli.service_parts import ConfigurationError
 from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records.store import open_records
+from gepa_service.records import open_records
 from tests.gepa_client.journal.conftest import mongo_server, mongo_url
-from tests.gepa_service.github_server import APP_ID, CLIENT_ID, CLIENT_SECRET, SLUG, WEBHOOK_SECRET, LoopbackGitHub
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
 from tests.gepa_service.platform import MASTER
 from tests.gepa_service.routes.conftest import Caller
@@ -94,24 +93,6 @@ def owner_key(url: str, tenant: str) -> str:
     return key
 
 
-def app_of(github: LoopbackGitHub) -> dict[str, str]:
-    """The variables that describe the GitHub App."""
-    described = {
-        "app_id": APP_ID,
-        "slug": SLUG,
-        "client_id": CLIENT_ID,
-        "client_secret": CLIENT_SECRET,
-        "webhook_secret": WEBHOOK_SECRET,
-        "host": github.host,
-        "api": f"http://{github.host}/api/v3",
-        "web": f"http://{github.host}",
-    }
-    return {
-        "GEPA_SERVICE_GITHUB_APP_TOML": "\n".join(f'{name} = "{value}"' for name, value in described.items()),
-        "GEPA_SERVICE_GITHUB_APP_KEY": github.app().settings.key,
-    }
-
-
 def fill(monkeypatch: pytest.MonkeyPatch, secret: dict[str, str]) -> None:
     for name, value in secret.items():
         monkeypatch.setenv(name, value)
@@ -138,7 +119,7 @@ async def test_a_private_repository_is_improved_and_delivered_by_the_functions_o
     keys = [owner_key(database, tenant) for tenant in ("acme", "rival")]
     files = {"program.py": PROGRAM, "test_program.py": TESTS, "gepa.toml": 'program = "program.py"\n'}
     async with private_repository(tmp_path, files, "") as github:
-        fill(monkeypatch, variables | app_of(github))
+        fill(monkeypatch, variables | github.variables())
         with (
             model(lambda _: None) as base_url,
             served_app(deployed.serve(), int(url.rpartition(":")[2])),

@@ -13,13 +13,11 @@ from starlette.concurrency import run_in_threadpool
 
 from gepa_client.journal.database import Compared
 from gepa_service.api.access import Parts, Writer
-from gepa_service.api.openapi import documented
 from gepa_service.api.pages import RequestBody
-from gepa_service.api.problems import Problem
+from gepa_service.api.problems import Problem, documented
 from gepa_service.model.program_version import Installation, Repository, SeenDelivery, day_of
 from gepa_service.model.tenant import TENANTS
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordExists, RecordStore, changed, stored
+from gepa_service.records import RecordExists, RecordStore, changed, now, stored
 from gepa_service.repositories.github_installations import CONFIRMATION, STATE, GitHub, GitHubFailed, owner_and_name
 
 router = APIRouter(tags=["github"])
@@ -92,16 +90,16 @@ async def callback(
         detail = "this installation was not begun here, or more than ten minutes ago: begin with POST /github/install"
         raise Problem(422, "wrong-state", "Unknown installation", detail, field="state")
     try:
-        found = await github.installation_of_user(code, installation_id)
+        account = await github.account_of_installation(code, installation_id)
     except GitHubFailed as error:
         raise Problem(502, "github-failed", "GitHub failed", str(error)) from None
-    if found is None:
+    if account is None:
         detail = "the user who was redirected may not manage this installation"
         raise Problem(422, "no-installation", "Unknown installation", detail, field="installation_id")
-    claims = {"tenant": begun["tenant"], "installation_id": installation_id, "account": found.account.login}
+    claims = {"tenant": begun["tenant"], "installation_id": installation_id, "account": account}
     return ToConfirm(
         installation_id=int(installation_id),
-        account=found.account.login,
+        account=account,
         confirmation=github.signed(CONFIRMATION, claims),
     )
 
@@ -200,8 +198,7 @@ def _inside(event: Any, *names: str) -> Any:
 
 
 def _installation_changed(records: RecordStore, installation_id: str, action: str) -> bool:
-    where = {"installation_id": installation_id}
-    bound = records.page(Installation, None, where, limit=MOST_BOUND)
+    bound = records.page(Installation, None, {"installation_id": installation_id}, limit=MOST_BOUND)
     for record in bound:
         if action == "deleted":
             records.remove(Installation, record.tenant, id_=record.id)
@@ -209,30 +206,30 @@ def _installation_changed(records: RecordStore, installation_id: str, action: st
             changed(records, record, lambda each: each.model_copy(update={"suspended": action == "suspend"}))
     status = {"deleted": "unreachable", "suspend": "suspended", "unsuspend": "connected"}[action]
     detail = {"deleted": "the GitHub App was uninstalled", "suspend": "the installation is suspended"}.get(action)
-    for repository in records.page(Repository, None, where, limit=MOST_BOUND):
+    for repository in _connected(records, installation_id):
         changed(records, repository, lambda each: each.model_copy(update={"status": status, "detail": detail}))
     return bool(bound)
 
 
 def _repositories_removed(records: RecordStore, github: GitHub, installation_id: str, names: set[str]) -> bool:
     changes = {"status": "unreachable", "detail": "the repository was removed from the installation of the GitHub App"}
-    taken = False
-    for repository in records.page(Repository, None, {"installation_id": installation_id}, limit=MOST_BOUND):
-        if _full_name(repository, github) in names:
-            changed(records, repository, lambda each: each.model_copy(update=changes))
-            taken = True
-    return taken
+    found = [each for each in _connected(records, installation_id) if _full_name(each, github) in names]
+    for repository in found:
+        changed(records, repository, lambda each: each.model_copy(update=changes))
+    return bool(found)
 
 
 def _pushed(records: RecordStore, github: GitHub, installation_id: str, event: dict[str, Any]) -> bool:
     name, after, ref = str(_inside(event, "repository", "full_name")).lower(), event.get("after"), event.get("ref")
-    taken = False
-    for repository in records.page(Repository, None, {"installation_id": installation_id}, limit=MOST_BOUND):
-        on_default = ref == f"refs/heads/{repository.default_branch}"
-        if on_default and isinstance(after, str) and _full_name(repository, github) == name:
-            changed(records, repository, lambda each: each.model_copy(update={"head": after[:64]}))
-            taken = True
-    return taken
+    named = [each for each in _connected(records, installation_id) if _full_name(each, github) == name]
+    found = [each for each in named if ref == f"refs/heads/{each.default_branch}" and isinstance(after, str)]
+    for repository in found:
+        changed(records, repository, lambda each: each.model_copy(update={"head": str(after)[:64]}))
+    return bool(found)
+
+
+def _connected(records: RecordStore, installation_id: str) -> list[Repository]:
+    return records.page(Repository, None, {"installation_id": installation_id}, limit=MOST_BOUND)
 
 
 def _full_name(repository: Repository, github: GitHub) -> str | None:

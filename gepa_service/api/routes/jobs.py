@@ -1,7 +1,7 @@
-"""Submit jobs, look at them, and control them."""
+"""Submit jobs within the quotas of their tenant, look at them, and control them."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Literal, Self
@@ -13,21 +13,19 @@ from evolverpc_common.exact_values import with_integers_packed
 from gepa_client.evolution.names import component_texts
 from gepa_client.settings.run_settings import Evolve
 from gepa_service.api.access import Parts, Reader, Writer
-from gepa_service.api.app_state import Service
-from gepa_service.api.openapi import documented
-from gepa_service.api.pages import Page, Paging, RequestBody, View, known, known_work
-from gepa_service.api.problems import Problem
-from gepa_service.api.quotas import refuse_beyond_quotas, refuse_full_queue
-from gepa_service.api.routes.repositories import Id, allowed_or_problem
+from gepa_service.api.pages import Id, Page, Paging, RequestBody, View, known, known_work
+from gepa_service.api.problems import Problem, documented
+from gepa_service.api.routes.repositories import allowed_or_problem
 from gepa_service.jobs import control
-from gepa_service.jobs.month_spending import quotas_of
+from gepa_service.jobs.deletion import delete_work
+from gepa_service.jobs.month_spending import has_spent_all, quotas_of
 from gepa_service.jobs.settings_of_jobs import Options, SettingRefused, checked_settings, repository_path
 from gepa_service.model.program_version import SAVED_PROGRAM, Repository
+from gepa_service.model.tenant import Quotas
 from gepa_service.model.work import ENDED, OPTIMIZATIONS, JobStatus, Work
-from gepa_service.operation.deletion import delete_work
-from gepa_service.records.record import new_id
-from gepa_service.records.store import TenantRecords
+from gepa_service.records import TenantRecords, new_id
 from gepa_service.repositories.destinations import LONGEST_URL
+from gepa_service.service import Service
 
 router = APIRouter(tags=["jobs"])
 
@@ -42,8 +40,9 @@ Row = Annotated[dict[str, JsonValue], AfterValidator(with_integers_packed)]
 """A row, with a marker in place of each large integer, as what reads it after may round one."""
 
 Rows = Annotated[list[Row], Field(min_length=1, max_length=MOST_ROWS)]
-RowsPath = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
-JsonPath = Annotated[RowsPath, AfterValidator(partial(repository_path, suffixes=(".json",)))]
+Path = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+RowsPath = Annotated[Path, AfterValidator(repository_path)]
+JsonPath = Annotated[Path, AfterValidator(partial(repository_path, suffixes=(".json",)))]
 ModuleName = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\s\x00-\x1f-][^\x00-\x1f]*$")]
 REF_PATTERN = r"^[^\s\x00-\x1f\x7f~^:?*\[\\-][^\s\x00-\x1f\x7f~^:?*\[\\]*$"
 Ref = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=REF_PATTERN)]
@@ -51,7 +50,6 @@ PositiveCount = Annotated[int, Field(ge=1, le=10**9)]
 PositiveAmount = Annotated[float, Field(gt=0, le=1e9)]
 
 SPLITS = {"train": "trainset", "val": "valset", "test": "testset"}
-PATHS = tuple(f"{name}_path" for name in SPLITS.values())
 SAME = {"num_threads": "concurrency"}
 """Fields of a request that have another name among the settings."""
 
@@ -119,7 +117,7 @@ class OptimizeRequest(Source):
         return self
 
     def settings(self, repo: str) -> dict[str, Any]:
-        """Return the settings of the job, as they were given. Raises `SettingRefused`."""
+        """Return the settings of the job, as given. Raises `ValueError` for `server_args` that are no flags."""
         found = self.options.model_dump(mode="json", exclude_unset=True)
         for name in OWN:
             if getattr(self, name) is not None:
@@ -129,7 +127,7 @@ class OptimizeRequest(Source):
             if getattr(self, name) is not None:
                 found[name] = getattr(self, name)
             elif (path := getattr(self, f"{name}_path")) is not None:
-                flags += ["--datasets", f"{split}={_path(path, name)}"]
+                flags += ["--datasets", f"{split}={path}"]
         return with_flags(found, repo, self.ref, flags)
 
 
@@ -335,9 +333,7 @@ def settings_or_problem(
     except SettingRefused as error:
         own = {SAME.get(name, name): name for name in OWN}
         name = error.field.partition(".")[0]
-        field = (
-            own.get(name, name) if name in (*own, *SPLITS.values(), *PATHS, "repo", "ref") else f"options.{error.field}"
-        )
+        field = own.get(name, name) if name in (*own, *SPLITS.values(), "repo", "ref") else f"options.{error.field}"
         raise Problem(422, "wrong-setting", "Wrong setting", str(error), field=field) from None
     except ValueError as error:
         detail = f"`server_args` are not flags: {error}"
@@ -356,8 +352,30 @@ def controlled(found: Work, action: Action) -> Work:
         raise Problem(409, "wrong-status", "Status does not allow it", str(error)) from None
 
 
-def _path(path: str, name: str) -> str:
-    try:
-        return repository_path(path)
-    except ValueError as error:
-        raise SettingRefused(f"{name}_path", str(error)) from None
+QUEUE_RETRY_S, MONEY_RETRY_S = 60, 3600
+
+
+def refuse_beyond_quotas(service: Service, tenant: str, settings: Mapping[str, Any]) -> None:
+    """Raise a problem if the tenant may not submit work of these settings now. Blocks."""
+    quotas = quotas_of(service.records, tenant)
+    asked = int(settings.get("sandboxes") or 0)
+    if asked > quotas.sandboxes:
+        detail = f"`sandboxes`: the tenant may use {quotas.sandboxes}: ask for fewer"
+        raise Problem(422, "quota", "Beyond a quota", detail, field="sandboxes", quota="sandboxes")
+    refuse_full_queue(service, tenant, quotas)
+    if has_spent_all(service.records, tenant):
+        detail = f"the tenant's {quotas.usd_per_month:g} USD of this month are spent: raise the quota, or wait"
+        raise _used_up("usd_per_month", detail, MONEY_RETRY_S)
+
+
+def refuse_full_queue(service: Service, tenant: str, quotas: Quotas) -> None:
+    """Raise a problem if no more work of the tenant may wait. Blocks."""
+    if service.records.count(Work, tenant, {"status": "pending"}) >= quotas.jobs_queued:
+        waiting = f"{quotas.jobs_queued} jobs, batches and steps of the tenant wait already"
+        detail = f"{waiting}: cancel one, or send this again later"
+        raise _used_up("jobs_queued", detail, QUEUE_RETRY_S)
+
+
+def _used_up(quota: str, detail: str, retry_s: int) -> Problem:
+    headers = {"Retry-After": str(retry_s)}
+    return Problem(429, "quota", "A quota is used up", detail, headers=headers, quota=quota)

@@ -1,16 +1,26 @@
-"""The page of the service, for people: the same routes as for programs, with a session instead of a key.
+"""The page of the service, for people, and their sessions: sign in with a browser, ask who is signed in, sign out.
 
-Its files hold nothing of any tenant: every caller gets them.
+The page uses the same routes as programs, with a session instead of a key. Its files hold nothing of any tenant: every
+caller gets them.
 """
 
-from fastapi import APIRouter
-from fastapi.responses import Response
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
 
 from gepa_client.page.built_page import ASSETS, INDEX, PageMissing, asset
 from gepa_service.api import page
-from gepa_service.api.problems import Problem, not_found
+from gepa_service.api.access import Parts, Reader, delete_cookie, is_foreign, set_cookie
+from gepa_service.api.pages import RequestBody
+from gepa_service.api.problems import Problem, documented, not_found
+from gepa_service.auth.permissions import Permission, Principal
+from gepa_service.auth.sessions import LONGEST_TOKEN, SignedIn
+from gepa_service.model.tenant import TENANTS, Role, Tenant
+from gepa_service.records import LONGEST_ID
+from gepa_service.service import Service
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(tags=["session"])
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -19,13 +29,13 @@ POLICY = (
 HEADERS = {"Content-Security-Policy": POLICY, "Cross-Origin-Opener-Policy": "same-origin"}
 
 
-@router.get("/")
+@router.get("/", include_in_schema=False)
 def index() -> Response:
     """Return the page."""
     return _sent(INDEX, "text/html")
 
 
-@router.get("/assets/{name}")
+@router.get("/assets/{name}", include_in_schema=False)
 def file(name: str) -> Response:
     """Return a file of the page."""
     if name not in ASSETS:
@@ -39,3 +49,64 @@ def _sent(name: str, media_type: str) -> Response:
     except PageMissing as error:
         raise Problem(503, "no-page", "No page", str(error)) from None
     return Response(body, media_type=f"{media_type}; charset=utf-8", headers=HEADERS)
+
+
+class SignIn(RequestBody):
+    """`token`: an API key, or a token of an OIDC issuer. `tenant`: for a member of several."""
+
+    token: Annotated[str, Field(min_length=1, max_length=LONGEST_TOKEN, repr=False)]
+    tenant: Annotated[str, Field(min_length=1, max_length=LONGEST_ID)] | None = None
+
+
+class SessionView(BaseModel):
+    """Who calls. `tenant_name`: null if the tenant has none. `actor`: as the audit log names the caller."""
+
+    tenant: str
+    tenant_name: str | None
+    role: Role
+    actor: str
+
+
+class SignInWays(BaseModel):
+    """What a person signs in with besides API keys: tokens of these OIDC issuers."""
+
+    issuers: list[str]
+
+
+@router.post("/session", responses=documented(401, 403))
+def sign_in(asked: SignIn, request: Request, response: Response, service: Parts) -> SessionView:
+    """Sign a browser in: its cookie holds the token, sealed, so that no script can read it."""
+    if is_foreign(request):
+        raise Problem(403, "wrong-origin", "Wrong origin", "a page of another origin asks: open the service's own page")
+    found = service.recognize(asked.token.strip(), asked.tenant)
+    if found is None or not found.may(Permission.READ):
+        detail = "the key is not valid: it is mistyped, revoked or expired"
+        raise Problem(401, "unauthorized", "Not authenticated", detail, field="token")
+    set_cookie(response, request, SignedIn(asked.token.strip(), asked.tenant))
+    return _view(service, found)
+
+
+@router.get("/session")
+def session(caller: Reader, service: Parts) -> SessionView:
+    """Return who calls."""
+    return _view(service, caller)
+
+
+@router.delete("/session", status_code=204)
+async def sign_out(request: Request, response: Response) -> None:
+    """Sign the browser out. The key stays valid."""
+    delete_cookie(response, request)
+
+
+@router.get("/session/ways")
+async def sign_in_ways(service: Parts) -> SignInWays:
+    """Return what people sign in with besides API keys."""
+    return SignInWays(issuers=list(service.issuers))
+
+
+def _view(service: Service, caller: Principal) -> SessionView:
+    found = service.records.get(Tenant, TENANTS, caller.tenant)
+    assert caller.role not in ("job", "attempt")  # noqa: S101  it may not read
+    return SessionView(
+        tenant=caller.tenant, tenant_name=None if found is None else found.name, role=caller.role, actor=caller.actor
+    )

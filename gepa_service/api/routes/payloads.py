@@ -10,9 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from fastapi import Query
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
-from gepa_service.api.pages import PageQuery, RequestBody, View
+from gepa_service.api.pages import Id, PageQuery, RequestBody, View
 from gepa_service.api.routes.jobs import LONGEST_NAME, MOST_ROWS, JsonPath, ModuleName, Row, Source, serve_flags
-from gepa_service.api.routes.repositories import Id
 from gepa_service.jobs.settings_of_jobs import SandboxOptions
 from gepa_service.model.program_version import OWN_IDS, branch_of
 from gepa_service.model.work import PROMPT, ProgramWork, TaskResult, Work

@@ -8,28 +8,26 @@ from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from gepa_service.api.access import Parts, Reader, Writer
-from gepa_service.api.app_state import Service
-from gepa_service.api.openapi import documented
-from gepa_service.api.pages import ID_PATTERN, Page, Paging, RequestBody, View, known
-from gepa_service.api.problems import Problem
+from gepa_service.api.pages import Id, Page, Paging, RequestBody, View, known
+from gepa_service.api.problems import Problem, documented
+from gepa_service.jobs import deletion
 from gepa_service.model.program_version import Installation, Repository
-from gepa_service.operation import deletion
-from gepa_service.records.record import LONGEST_ID, new_id
-from gepa_service.records.store import RecordChanged, TenantRecords
+from gepa_service.records import RecordChanged, TenantRecords, new_id
 from gepa_service.repositories.destinations import LONGEST_URL, DestinationRefused, HostUnknown
 from gepa_service.repositories.github_installations import GitHubFailed, owner_and_name
 from gepa_service.repositories.repository_access import (
+    LARGEST_MB,
     AllowedRepository,
     Head,
     RepositoryUnreachable,
     allowed_repository,
     look_up,
 )
+from gepa_service.service import Service
 from sandbox_runtime.source.remote_git import Credentials, CredentialsFailed
 
 router = APIRouter(tags=["repositories"])
 
-Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, pattern=ID_PATTERN)]
 InstallationId = Annotated[int, Field(ge=1, lt=10**18)]
 
 
@@ -128,11 +126,12 @@ async def tested(service: Service, allowed: AllowedRepository, installation_id: 
                 raise Problem(422, "repository-refused", "Repository not allowed", detail, field="installation_id")
             credentials = await service.github.credentials(installation_id, allowed.url)
             size = await service.github.size_mb(credentials)
-            if size > service.repositories.largest_mb:
-                detail = f"the repository has {size:,.0f} MiB; the largest that this service reads has "
-                detail += f"{service.repositories.largest_mb:,} MiB"
+            if size > LARGEST_MB:
+                detail = (
+                    f"the repository has {size:,.0f} MiB; the largest that this service reads has {LARGEST_MB:,} MiB"
+                )
                 raise Problem(422, "repository-too-large", "Repository too large", detail, field="repo_url")
-        return await look_up(allowed, service.repositories, credentials)
+        return await look_up(allowed, credentials)
     except (RepositoryUnreachable, CredentialsFailed) as error:
         raise Problem(422, "repository-unreachable", "Repository not readable", str(error), field="repo_url") from None
     except GitHubFailed as error:

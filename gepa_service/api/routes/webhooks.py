@@ -7,15 +7,19 @@ from fastapi import APIRouter
 from pydantic import Field, JsonValue
 
 from gepa_service.api.access import Manager, Parts
-from gepa_service.api.openapi import documented
-from gepa_service.api.pages import Page, Paging, RequestBody, View, known
-from gepa_service.api.problems import Problem, not_found
-from gepa_service.api.routes.repositories import Id
-from gepa_service.model.webhook import DeliveryAttempt, DeliveryStatus, Webhook, WebhookDelivery, WebhookEvent
-from gepa_service.records.record import new_id
+from gepa_service.api.pages import Id, Page, Paging, RequestBody, View, known
+from gepa_service.api.problems import Problem, documented, not_found
+from gepa_service.records import new_id
 from gepa_service.repositories.destinations import LONGEST_URL, DestinationRefused, destination_of
-from gepa_service.webhooks.outbox import queue
-from gepa_service.webhooks.sender import secret_of
+from gepa_service.webhooks import (
+    DeliveryAttempt,
+    DeliveryStatus,
+    Webhook,
+    WebhookDelivery,
+    WebhookEvent,
+    queue,
+    secret_of,
+)
 
 router = APIRouter(tags=["webhooks"])
 

@@ -19,10 +19,9 @@ from evolverpc_common.files import remove_tree
 from evolverpc_common.installation import installed_version
 from gepa_client.views.console import echo, make_console, refuse, safe_line
 from gepa_service.cli.arguments import DEFAULT_DATABASE, DEFAULT_JOURNALS, Database, Journals, open_cli_records
-from gepa_service.cli.data_folder import opened_folder
-from gepa_service.cli.service_parts import ConfigurationError
+from gepa_service.cli.service_parts import KEY_FILE, RECORDS, RUNS, ConfigurationError, opened_folder
 from gepa_service.model.tenant import TENANTS, MasterKeyName
-from gepa_service.records.record import now
+from gepa_service.records import now
 from gepa_service.secrets.vault import PRESENT
 
 APP = typer.Typer(
@@ -30,7 +29,6 @@ APP = typer.Typer(
 )
 
 MANIFEST = "manifest.json"
-RECORDS, JOURNALS = "records.db", "journals.db"
 
 
 @APP.command()
@@ -62,14 +60,15 @@ def restore(
     try:
         manifest = _checked(backup)
         with opened_folder(data) as folder:
-            if folder.records.exists() or folder.journals.exists():
+            if (folder / RECORDS).exists() or (folder / RUNS).exists():
                 refuse(f"{data} holds databases: nothing was changed; move them away, or give another --data")
-            for name, path in ((JOURNALS, folder.journals), (RECORDS, folder.records)):
+            for name in (RUNS, RECORDS):
+                path = folder / name
                 draft = path.with_suffix(".draft")
                 shutil.copyfile(backup / name, draft)
                 draft.chmod(0o600)
                 draft.replace(path)
-            lacks_key = manifest.master_key is not None and not folder.master_key.exists()
+            lacks_key = manifest.master_key is not None and not (folder / KEY_FILE).exists()
     except ConfigurationError as error:
         refuse(str(error))
     except OSError as error:
@@ -77,7 +76,7 @@ def restore(
     console = make_console()
     echo(console, f"restored to {safe_line(str(data))}, as of {manifest.made:%Y-%m-%d %H:%M} UTC")
     if lacks_key:
-        echo(console, f"put the master key {manifest.master_key} in {safe_line(str(folder.master_key))} (mode 600)")
+        echo(console, f"put the master key {manifest.master_key} in {safe_line(str(folder / KEY_FILE))} (mode 600)")
     echo(console, f"next: evolverpc service up --data {shlex.quote(str(data))}")
 
 
@@ -108,9 +107,9 @@ def _back_up(records: Path, journals: Path, master_key: str | None, target: Path
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         draft.mkdir(mode=0o700, parents=True)
-        for source, name in ((records, RECORDS), (journals, JOURNALS)):
+        for source, name in ((records, RECORDS), (journals, RUNS)):
             _copy(source, draft / name)
-        digests = {name: _sha256(draft / name) for name in (RECORDS, JOURNALS)}
+        digests = {name: _sha256(draft / name) for name in (RECORDS, RUNS)}
         manifest = Manifest(made=now(), version=installed_version(), master_key=master_key, sha256=digests)
         (draft / MANIFEST).write_text(manifest.model_dump_json(indent=2), encoding="utf-8")
         draft.rename(target)
@@ -124,7 +123,7 @@ def _checked(backup: Path) -> Manifest:
     """Return what a backup holds, all of which was read. Exits with 2 if it is none, or not whole."""
     try:
         manifest = Manifest.model_validate_json((backup / MANIFEST).read_bytes())
-        wrong = [name for name in (RECORDS, JOURNALS) if _sha256(backup / name) != manifest.sha256.get(name)]
+        wrong = [name for name in (RECORDS, RUNS) if _sha256(backup / name) != manifest.sha256.get(name)]
     except (OSError, ValidationError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it was not written by this command"
         refuse(f"{backup} is no whole backup: {MANIFEST} or a database cannot be read: {reason}")

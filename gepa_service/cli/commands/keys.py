@@ -9,7 +9,7 @@ from gepa_client.views.console import echo, make_console, plain_table, print_jso
 from gepa_service.auth.keys import key_of_owner, make_key, revoke_key
 from gepa_service.cli.arguments import DEFAULT_DATABASE, AsJson, Database, TenantName, find_tenant, open_cli_records
 from gepa_service.model.tenant import TENANTS, ApiKey, Role
-from gepa_service.records.record import now
+from gepa_service.records import now
 
 APP = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True, rich_markup_mode=None)
 

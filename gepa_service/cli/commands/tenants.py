@@ -21,12 +21,11 @@ from gepa_service.cli.arguments import (
     find_tenant,
     open_cli_records,
 )
+from gepa_service.jobs.deletion import DeletionRefused, delete_tenant
 from gepa_service.model.program_version import Program
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import Work
-from gepa_service.operation.deletion import DeletionRefused, delete_tenant
-from gepa_service.records.record import new_id
-from gepa_service.records.store import changed
+from gepa_service.records import changed, new_id
 
 APP = typer.Typer(help="Create, list, change and delete tenants.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -19,7 +19,6 @@ from evolverpc_common.network_addresses import is_loopback
 from evolverpc_common.signal_handlers import signals_handled
 from gepa_client.errors import JournalError
 from gepa_client.views.console import refuse
-from gepa_service.api.app_state import Service
 from gepa_service.api.request_log import configure_logs
 from gepa_service.auth.keys import make_key
 from gepa_service.cli.arguments import (
@@ -34,15 +33,25 @@ from gepa_service.cli.arguments import (
     Port,
     sandbox_of,
 )
-from gepa_service.cli.data_folder import DataFolder, opened_folder
 from gepa_service.cli.dispatcher_parts import dispatch, place_of
-from gepa_service.cli.service_parts import ConfigurationError, listening_socket, opened_service, parse_issuers, url_of
+from gepa_service.cli.service_parts import (
+    KEY_FILE,
+    RECORDS,
+    RUNS,
+    WORK,
+    ConfigurationError,
+    listening_socket,
+    opened_folder,
+    opened_service,
+    parse_issuers,
+    url_of,
+)
 from gepa_service.engines.engine import EngineRefused
-from gepa_service.jobs.attempt import Place
+from gepa_service.jobs.job_environment import Place
 from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records.record import new_id
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore, new_id
 from gepa_service.secrets.master_key import MasterKeyError, create_key_file
+from gepa_service.service import Service
 from sandbox_runtime.api.sandbox import RuntimeUnavailable
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
 
@@ -82,23 +91,23 @@ def up(
             _check_sandbox(sandbox or "bubblewrap")
         parse_issuers(oidc or ())
         with opened_folder(data) as folder, listening_socket(host, port) as sock:
-            create_key_file(folder.master_key)
+            create_key_file(folder / KEY_FILE)
             if not is_loopback(host) and public_url is None:
                 raise ConfigurationError(
                     f"{host} can be reached from other machines: give --public-url, by which they do"
                 )
             url = url_of(sock)
             api = url if engine == LOCAL else public_url or url
-            place = place_of(api=api, folder=folder.work, sandbox=sandbox_of(sandbox, engine, api))
+            place = place_of(api=api, folder=folder / WORK, sandbox=sandbox_of(sandbox, engine, api))
             print(f"Starting the service in {data}", file=sys.stderr, flush=True)
             with opened_service(
-                str(folder.records),
-                str(folder.journals),
+                str(folder / RECORDS),
+                str(folder / RUNS),
                 public_url or url,
                 allow_local=is_loopback(host) if local_repositories is None else local_repositories,
                 allow_networks=allow_network or (),
                 oidc=oidc or (),
-                master_key=folder.master_key,
+                master_key=folder / KEY_FILE,
             ) as service:
                 received = _run(service, folder, sock, place, jobs, engine, keep_days, as_json)
     except (ConfigurationError, EngineRefused, JournalError, MasterKeyError) as error:
@@ -111,7 +120,8 @@ def up(
 
 def _check_sandbox(sandbox: str) -> None:
     if sandbox == "process":
-        _warn("--sandbox process isolates nothing: programs and optimizers can read what you can")
+        unsafe = "warning: --sandbox process isolates nothing: programs and optimizers can read what you can"
+        print(unsafe, file=sys.stderr, flush=True)
         return
     try:
         bubblewrap(None)
@@ -123,7 +133,7 @@ def _check_sandbox(sandbox: str) -> None:
 
 def _run(
     service: Service,
-    folder: DataFolder,
+    folder: Path,
     sock: socket.socket,
     place: Place,
     jobs: int,
@@ -156,10 +166,10 @@ def _run(
     return received[0]
 
 
-def _announce(service: Service, folder: DataFolder, url: str, place: Place, as_json: bool) -> None:
+def _announce(service: Service, folder: Path, url: str, place: Place, as_json: bool) -> None:
     key = create_first_tenant(service.records)
     if as_json:
-        print(json.dumps({"url": url, "data": str(folder.path), "key": key, "pid": os.getpid()}), flush=True)
+        print(json.dumps({"url": url, "data": str(folder), "key": key, "pid": os.getpid()}), flush=True)
     else:
         print("\n".join(_lines(folder, url, place.sandbox, key)), flush=True)
 
@@ -175,19 +185,15 @@ def create_first_tenant(records: RecordStore) -> str | None:
     return key
 
 
-def _warn(text: str) -> None:
-    print(f"warning: {text}", file=sys.stderr, flush=True)
-
-
-def _lines(folder: DataFolder, url: str, sandbox: str, key: str | None) -> Iterator[str]:
+def _lines(folder: Path, url: str, sandbox: str, key: str | None) -> Iterator[str]:
     yield f"EvolveRPC service {installed_version()}, sandboxes: {sandbox}"
     yield f"  page  {url}/ (sign in with a key)"
     yield f"  API   {url}"
-    yield f"  data  {folder.path} (private: it holds the master key)"
+    yield f"  data  {folder} (private: it holds the master key)"
     yield ""
     if key is None:
         yield "The first start printed a key. Another one, in another terminal:"
-        yield f"  {shlex.join(['evolverpc', 'service', 'keys', 'create', NAME, '--database', str(folder.records)])}"
+        yield f"  {shlex.join(['evolverpc', 'service', 'keys', 'create', NAME, '--database', str(folder / RECORDS)])}"
     else:
         yield "The key of an owner, for the page too. It is shown now and never again; in another terminal:"
         yield ""

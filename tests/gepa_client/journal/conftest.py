@@ -10,9 +10,9 @@ from pymongo import MongoClient
 
 from gepa_client.journal import Store, open_store
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
-from gepa_service.api.routes.journal import own_job
+from gepa_service.api.routes.processes import own_job
 from gepa_service.auth.permissions import Principal
-from gepa_service.records.store import open_records
+from gepa_service.records import open_records
 from tests.gepa_client.journal.mongo_process import MongoProcess
 from tests.gepa_service.serving import served, service_of
 

@@ -11,19 +11,17 @@ import pytest
 from fastapi import FastAPI
 
 from gepa_service.api.app import create_app
-from gepa_service.api.app_state import Service
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.keys import make_key, revoke_key
 from gepa_service.auth.oidc import OidcTokens
-from gepa_service.auth.permissions import TokenRole
 from gepa_service.auth.recognize import Recognizer
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.model.work import Work
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore, now
 from gepa_service.repositories.repository_access import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
+from gepa_service.service import Service
 
 MASTER = MasterKey(b"m" * 32)
 URL = "http://service"
@@ -67,15 +65,9 @@ def tokens(records: RecordStore) -> Tokens:
         if kind == "revoked":
             revoke_key(records, record)
         made.tokens[kind] = key
-    processes: dict[str, tuple[str, TokenRole]] = {
-        "job token": (made.job_id, "job"),
-        "attempt token": (made.attempt_id, "attempt"),
-    }
-    for kind, (id_, of) in processes.items():
-        job = running(id_)
-        if of == "job":
-            records.insert(job)
-        made.tokens[kind] = JobTokens(records, [MASTER.value]).issue(job, role=of)
+    job, issue = running(made.job_id), JobTokens(records, [MASTER.value]).issue
+    records.insert(job)
+    made.tokens |= {"job token": issue(job), "attempt token": issue(running(made.attempt_id), role="attempt")}
     return made
 
 
@@ -88,7 +80,7 @@ def service(records: RecordStore, tmp_path: Path) -> Service:
         journals=str(tmp_path / "journals.db"),
         recognize=Recognizer(records, JobTokens(records, [MASTER.value]), OidcTokens([])),
         public_url=URL,
-        repositories=RepositoryPolicy(allow_local=True, timeout_s=10),
+        repositories=RepositoryPolicy(allow_local=True),
         webhook_key=b"a key of the service of 32 bytes",
         vault=vault,
         job_tokens=JobTokens(records, [MASTER.value]),

@@ -12,15 +12,14 @@ from typing import Any, Literal
 
 from gepa_client.errors import RunExists
 from gepa_client.journal import open_store
-from gepa_service.api.app_state import Service
 from gepa_service.auth.keys import make_key
 from gepa_service.auth.recognize import make_member
 from gepa_service.model.program_version import Program, Promotion, Repository
 from gepa_service.model.tenant import AuditEntry
-from gepa_service.model.webhook import Webhook, WebhookDelivery
 from gepa_service.model.work import LogChunk, LogLine, ProgramWork, Status, TaskResult, Work, task_result_id
-from gepa_service.records.record import new_id, now
-from gepa_service.records.store import RecordExists
+from gepa_service.records import RecordExists, new_id, now
+from gepa_service.service import Service
+from gepa_service.webhooks import Webhook, WebhookDelivery
 from tests.gepa_client.journal.sample_runs import run
 from tests.gepa_service.api.conftest import running
 

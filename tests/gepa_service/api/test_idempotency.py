@@ -12,8 +12,7 @@ from gepa_service.api.access import Writer
 from gepa_service.api.idempotency import remove_old
 from gepa_service.api.problems import Problem
 from gepa_service.model.tenant import TENANTS, ApiKey, AuditEntry, IdempotentResponse
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore, now
 from tests.gepa_service.api.conftest import Client
 from tests.support.waiting import eventually
 

@@ -6,13 +6,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from gepa_service.api.limits import FRESH_S, RequestCounts, RequestLimits
 from gepa_service.api.problems import Failures
+from gepa_service.api.safety import FRESH_S, RequestCounts, RequestLimits
 from gepa_service.auth.permissions import Principal
 from gepa_service.jobs.month_spending import month_id
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant, Usage
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordStore, RecordsUnavailable
+from gepa_service.records import RecordStore, RecordsUnavailable, now
 from tests.gepa_service.conftest import Clock
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from gepa_service.api.app_state import Service
+from gepa_service.service import Service
 from tests.gepa_service.api.conftest import Client
 from tests.gepa_service.api.examples_of_routes import EXAMPLES, RESOURCES
 

@@ -7,11 +7,11 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from gepa_service.api import limits
+from gepa_service.api import safety
 from gepa_service.api.access import Reader
 from gepa_service.auth.oidc import IssuerUnavailable
 from gepa_service.auth.recognize import TenantNeeded
-from gepa_service.records.store import RecordChanged, RecordStore
+from gepa_service.records import RecordChanged, RecordStore
 from gepa_service.secrets.master_key import MasterKeyError
 from tests.gepa_service.api.conftest import Client
 
@@ -75,7 +75,7 @@ async def test_a_body_that_is_too_long_is_refused(
         for _ in range(40):
             yield b"x" * (1 << 20)
 
-    content = b"x" * (limits.LARGEST_BODY + 1) if announced else parts()
+    content = b"x" * (safety.LARGEST_BODY + 1) if announced else parts()
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {call.tokens['owner']}"}
     problem(await call.http.post("/keys", content=content, headers=headers), 413)
 

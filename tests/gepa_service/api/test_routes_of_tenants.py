@@ -11,15 +11,14 @@ import httpx
 import pytest
 
 from gepa_service.api.app import create_app
-from gepa_service.api.app_state import Service
 from gepa_service.api.request_log import JsonLines
 from gepa_service.jobs.month_spending import month_id
-from gepa_service.jobs.tenant_secrets import reveal
+from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.model.tenant import AuditEntry, Quotas, Usage
 from gepa_service.model.work import Work
-from gepa_service.records.record import id_at, new_id, now
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore, id_at, new_id, now
 from gepa_service.secrets.master_key import METRICS
+from gepa_service.service import Service
 from tests.gepa_service.api.conftest import MASTER, URL, Client
 
 MEMBER = {"issuer": "https://issuer.example", "subject": "ann@example.org", "role": "viewer"}
@@ -90,7 +89,7 @@ async def test_a_secret_is_written_and_listed_and_never_returned(call: Client, s
     (found,) = listed.json()["items"]
     assert (found["name"], found["headers"]) == ("MODEL_KEY", [header])
     assert "value" not in listed.text
-    assert reveal(service.vault, "acme")["MODEL_KEY"].value == "second-value"
+    assert revealed(service.vault, "acme").variables["MODEL_KEY"] == "second-value"
     assert (await call("owner", "DELETE", "/secrets/MODEL_KEY")).status_code == 204
     assert (await call("owner", "DELETE", "/secrets/MODEL_KEY")).status_code == 404
 

@@ -7,9 +7,9 @@ import httpx
 import pytest
 
 from gepa_service.api.app import create_app
-from gepa_service.api.app_state import Service
 from gepa_service.auth.keys import key_of_owner, public_id_of, revoke_key
 from gepa_service.model.work import Work
+from gepa_service.service import Service
 from tests.gepa_service.api.conftest import URL, Client, Tokens
 
 OWN = {"origin": URL, "sec-fetch-site": "same-origin"}

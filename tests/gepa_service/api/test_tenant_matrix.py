@@ -13,9 +13,9 @@ from fastapi import FastAPI
 
 from gepa_service.api.access import permission_of, routes_of
 from gepa_service.api.app import create_app
-from gepa_service.api.app_state import Service
 from gepa_service.auth.permissions import PERMISSIONS, Permission
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
+from gepa_service.service import Service
 from tests.gepa_service.api.conftest import Client
 from tests.gepa_service.api.examples_of_routes import ABSENT, EXAMPLES, MARKER, RESOURCES, Example
 

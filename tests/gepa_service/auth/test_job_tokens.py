@@ -11,8 +11,7 @@ import pytest
 
 from gepa_service.auth.job_tokens import LEEWAY_S, LIFETIME_S, LONGEST_S, JobTokens, is_job_token, signing_key
 from gepa_service.model.work import Work
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore, now
 
 MASTER = b"m" * 32
 

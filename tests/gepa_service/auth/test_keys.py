@@ -4,8 +4,7 @@ from datetime import timedelta
 
 from gepa_service.auth import keys
 from gepa_service.model.tenant import TENANTS, ApiKey
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore, now
 
 
 def stored(records: RecordStore, **options: object) -> tuple[str, ApiKey]:

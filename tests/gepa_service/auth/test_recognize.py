@@ -8,7 +8,7 @@ from gepa_service.auth.keys import make_key
 from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.permissions import Principal
 from gepa_service.auth.recognize import LONGEST_TOKEN, Recognizer, TenantNeeded, make_member
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore
 from tests.gepa_service.auth.oidc_issuer import AUDIENCE, OidcIssuer
 
 

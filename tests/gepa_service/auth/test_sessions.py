@@ -6,15 +6,9 @@ KEY, OTHER = b"k" * 32, b"o" * 32
 WHO = SignedIn("grk_token", "acme")
 
 
-def test_a_cookie_holds_what_was_sealed_and_shows_nothing_of_it() -> None:
-    cookie = Sessions(KEY).seal(WHO)
-    assert Sessions(KEY).open(cookie) == WHO
-    assert "token" not in cookie
-    assert cookie != Sessions(KEY).seal(WHO)
-
-
 def test_a_cookie_that_was_changed_or_sealed_elsewhere_is_not_opened() -> None:
     cookie = Sessions(KEY).seal(WHO)
+    assert "token" not in cookie and cookie != Sessions(KEY).seal(WHO)
     changed = cookie[:40] + ("A" if cookie[40] != "A" else "B") + cookie[41:]
     for odd in (changed, Sessions(OTHER).seal(WHO), "", "x", "\ud800", "é" * 100, cookie[:-10]):
         assert Sessions(KEY).open(odd) is None, odd

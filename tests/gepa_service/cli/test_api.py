@@ -17,7 +17,7 @@ import pytest
 from gepa_service.auth.keys import make_key
 from gepa_service.cli.service_parts import ConfigurationError, listening_socket, read_github_app
 from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records.store import open_records
+from gepa_service.records import open_records
 from tests.gepa_service.cli.in_process import ran
 
 WAIT_S = 60

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from gepa_client.journal import open_store
-from gepa_service.cli.data_folder import opened_folder
-from gepa_service.jobs.tenant_secrets import reveal
+from gepa_service.cli.service_parts import opened_folder
+from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records.record import new_id
-from gepa_service.records.store import open_records
+from gepa_service.records import new_id, open_records
 from gepa_service.secrets.master_key import parse_keys
 from gepa_service.secrets.vault import Vault
 from tests.gepa_client.journal.sample_runs import run
@@ -68,7 +67,7 @@ def test_a_copy_that_is_made_while_the_service_writes_is_restored_whole_without_
     status, text = command("restore", str(tmp_path / "copy"), "--data", str(tmp_path / "new"))
     assert (status, f"put the master key {KEY[0].name} in" in text) == (0, True), text
     with closing(open_records(str(tmp_path / "new" / "records.db"))) as records:
-        assert reveal(Vault(records, KEY), "acme")["MODEL_KEY"].value == "value"
+        assert revealed(Vault(records, KEY), "acme").variables["MODEL_KEY"] == "value"
     with closing(store(tmp_path / "new")) as journals:
         assert journals.run("job_1").id == "job_1"
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gepa_service.auth.keys import check_key
-from gepa_service.jobs.tenant_secrets import reveal
+from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records.store import open_records
+from gepa_service.records import open_records
 from gepa_service.secrets.master_key import parse_keys
 from gepa_service.secrets.vault import Vault
 from tests.gepa_service.cli.in_process import ran
@@ -81,7 +81,7 @@ def test_secrets_stay_readable_while_both_kinds_of_keys_are_replaced(commands: C
     assert "nothing was changed" in " ".join(commands("secrets", "rotate", "--master", status=2).lower().split())
     path.write_text(f"{NEW}\n{KEY}\n")
     assert "1 tenants" in commands("secrets", "rotate", "--master")
-    assert reveal(new, tenant)["MODEL_KEY"].value == "value"
+    assert revealed(new, tenant).variables["MODEL_KEY"] == "value"
     records.close()
 
 

@@ -2,14 +2,14 @@
 
 import base64
 import os
+from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from gepa_service.cli.container_settings import opened_in_container, read_settings
-from gepa_service.cli.service_parts import ConfigurationError
+from gepa_service.cli.service_parts import ConfigurationError, opened_in_container
 from tests.gepa_client.journal.conftest import mongo_server, mongo_url
+from tests.gepa_service.github_server import LoopbackGitHub
 from tests.gepa_service.platform import MASTER
 
 __all__ = ["mongo_server", "mongo_url"]
@@ -26,36 +26,27 @@ SECRET = "the secret 'mine'"
         ({"GEPA_SERVICE_DATABASE": "/data/records.db"}, "GEPA_SERVICE_DATABASE names no MongoDB database"),
         ({"GEPA_SERVICE_JOURNALS": "postgres://db/runs"}, "mongodb:// or mongodb\\+srv:// URL"),
         ({"GEPA_SERVICE_GITHUB_APP_TOML": 'app_id = "1"'}, "belong together: set both in the secret 'mine'"),
+        ({}, "set GEPA_SERVICE_PUBLIC_URL"),
     ],
 )
 def test_what_is_missing_or_names_a_file_is_refused_and_no_value_is_shown(change: dict[str, str], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message) as refused:
-        read_settings(GOOD | change, SECRET)
+    with pytest.raises(ConfigurationError, match=message) as refused, opened_in_container(GOOD | change, SECRET, None):
+        pass
     assert "records.db" not in str(refused.value)
 
 
-def test_a_service_is_opened_with_its_app(mongo_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_is_opened_with_its_app(mongo_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEPA_SERVICE_MASTER_KEY", base64.b64encode(MASTER).decode())
     monkeypatch.delenv("GEPA_SERVICE_MASTER_KEY_FILE", raising=False)
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    form, none = serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-    described = {"app_id": "1", "slug": "a", "client_id": "c", "client_secret": "s", "webhook_secret": "w" * 16}
+    github = LoopbackGitHub(tmp_path, rsa.generate_private_key(public_exponent=65537, key_size=2048))
     variables = {
         **os.environ,
         "GEPA_SERVICE_DATABASE": mongo_url,
         "GEPA_SERVICE_JOURNALS": mongo_url,
         "GEPA_SERVICE_ALLOW_NETWORKS": "10.0.0.0/8 192.0.2.0/24",
-        "GEPA_SERVICE_GITHUB_APP_TOML": "\n".join(f'{name} = "{text}"' for name, text in described.items()),
-        "GEPA_SERVICE_GITHUB_APP_KEY": key.private_bytes(serialization.Encoding.PEM, form, none).decode(),
+        **github.variables(),
     }
-    with opened_in_container(read_settings(variables, SECRET), "https://api.example") as service:
+    with opened_in_container(variables, SECRET, "https://api.example") as service:
         assert service.public_url == "https://api.example"
         assert [str(each) for each in service.repositories.allow_networks] == ["10.0.0.0/8", "192.0.2.0/24"]
         assert service.github is not None
-
-
-def test_a_service_without_an_address_of_its_api_is_refused(mongo_url: str) -> None:
-    variables = {"GEPA_SERVICE_MASTER_KEY": "x", "GEPA_SERVICE_DATABASE": mongo_url, "GEPA_SERVICE_JOURNALS": mongo_url}
-    settings = read_settings(variables, SECRET)
-    with pytest.raises(ConfigurationError, match="set GEPA_SERVICE_PUBLIC_URL"), opened_in_container(settings, None):
-        pass

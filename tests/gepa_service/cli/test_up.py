@@ -17,7 +17,7 @@ import pytest
 
 from gepa_service.auth.keys import check_key
 from gepa_service.cli.commands.up import create_first_tenant
-from gepa_service.records.store import open_records
+from gepa_service.records import open_records
 from tests.gepa_service.auth.oidc_issuer import AUDIENCE, OidcIssuer, oidc_issuer
 from tests.gepa_service.cli.in_process import ran
 

@@ -9,9 +9,9 @@ import pytest
 
 from gepa_service.api.routes import ROUTERS
 from gepa_service.api.routes.jobs import BudgetChange, OptimizeRequest
-from gepa_service.api.routes.keys import KeyRequest
 from gepa_service.api.routes.programs import PromoteRequest
 from gepa_service.api.routes.repositories import ConnectRequest
+from gepa_service.api.routes.tenant import KeyRequest
 from gepa_service.client import ServiceClient, ServiceProblem, ServiceUnreachable
 from tests.docs import pages
 from tests.gepa_service import serving

@@ -19,7 +19,7 @@ APP = """
 import modal, tempfile, threading
 from pathlib import Path
 from gepa_service.cli.dispatcher_parts import place_of
-from gepa_service.jobs.http_attempt import run_on_node
+from gepa_service.jobs.attempt import run_on_node
 
 app = modal.App()
 

@@ -17,10 +17,10 @@ import pytest
 from gepa_service.engines.engine import EngineRefused, EngineUnavailable
 from gepa_service.engines.ray_engine import RayEngine
 from gepa_service.jobs import control
-from gepa_service.jobs.http_attempt import run_on_node
-from gepa_service.jobs.parts import Revealed
+from gepa_service.jobs.attempt import run_on_node
 from gepa_service.model.work import ProgramWork, TaskResult, Work
-from gepa_service.records.record import new_id
+from gepa_service.records import new_id
+from gepa_service.service import Revealed
 from tests.gepa_service.engines.ray_cluster import RayCluster, ray_cluster
 from tests.gepa_service.platform import Platform, processes_of, word_repository, word_settings, working
 from tests.sandbox_runtime.source.repositories import commit

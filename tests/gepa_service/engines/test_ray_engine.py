@@ -10,7 +10,7 @@ from evolverpc_common.network_addresses import free_port
 from gepa_service.cli.dispatcher_parts import engine_of
 from gepa_service.engines.engine import EngineRefused, EngineUnavailable
 from gepa_service.engines.ray_engine import RayEngine
-from gepa_service.jobs.http_attempt import run_on_node
+from gepa_service.jobs.attempt import run_on_node
 from gepa_service.jobs.shared_processes import SharedProcesses
 from gepa_service.model.work import Work
 from tests.gepa_service.platform import Platform

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from gepa_service.model.work import TaskResult, Work
-from gepa_service.records.store import open_records
+from gepa_service.records import open_records
 from tests.gepa_service.engines.ray_cluster import ray_cluster
 from tests.sandbox_runtime.source.repositories import commit
 from tests.support.waiting import until

@@ -16,8 +16,7 @@ import pytest
 from gepa_client.journal.store import Store, open_store
 from gepa_service.auth.keys import make_key
 from gepa_service.model.work import ENDED, Work
-from gepa_service.records.record import new_id
-from gepa_service.records.store import RecordStore, RecordsUnavailable, open_records
+from gepa_service.records import RecordStore, RecordsUnavailable, new_id, open_records
 from tests.faults.mongo import Mongo
 from tests.faults.outcome import executions_of, faults
 from tests.faults.proxy import Proxy

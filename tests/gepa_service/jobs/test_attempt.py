@@ -6,26 +6,20 @@ from typing import Any
 import pytest
 
 from evolverpc_common.git import GitError
-from gepa_service.jobs import kept_run
-from gepa_service.jobs.attempt_messages import Report
+from gepa_service.jobs import kept
 from gepa_service.jobs.attempt_records import MOST_SETBACKS, AttemptRecords
-from gepa_service.jobs.kept_run import TRIES_OF_CODE
-from gepa_service.jobs.work_order import Ended
+from gepa_service.jobs.kept import TRIES_OF_CODE
+from gepa_service.jobs.messages import Ended, Report
 from gepa_service.model.program_version import Program
 from gepa_service.model.work import Work
-from gepa_service.records.record import new_id
-from gepa_service.records.store import RecordStore, RecordsUnavailable
+from gepa_service.records import RecordStore, RecordsUnavailable, new_id
 from tests.gepa_client.journal.sample_runs import run
 from tests.gepa_service.platform import Platform
 
 
 def attempted(service: Platform, process: Callable[[AttemptRecords, str], Ended], setbacks: int = 0) -> Work:
     """Return the job after an attempt in whose place `process` stands, which gets the id of the job's run."""
-    given: dict[str, Any] = {
-        "status": "running",
-        "attempts": 2,
-        "setbacks": setbacks,
-    }
+    given: dict[str, Any] = {"status": "running", "attempts": 2, "setbacks": setbacks}
     job = Work(tenant="acme", id=new_id("job"), repo_url=str(service.folder), created_by="k", **given)
     service.records.insert(job)
     service.journals.create(run(job.id, counters={"metric_calls": 5, "spent_usd": 1.5}))
@@ -76,8 +70,8 @@ def test_a_job_whose_code_cannot_be_read_is_tried_again_and_completes_without_it
         raise GitError("the remote is gone")
 
     made = Program(tenant="acme", id="program_a", job_id="job_a", texts={}, line="l", repo_url="r")
-    monkeypatch.setattr(kept_run, "program_of", lambda *_: made)
-    monkeypatch.setattr(kept_run, "with_code", with_code)
+    monkeypatch.setattr(kept, "program_of", lambda *_: made)
+    monkeypatch.setattr(kept, "with_code", with_code)
     job = attempted(service, lambda *_: Ended(status="completed"), setbacks)
     assert job.status == status
 

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from gepa_service.jobs.fleet_mirror import FleetMirror
+from gepa_service.jobs.driver_place import fleet_mirror
 
 
 async def test_a_sandbox_that_ends_while_the_first_copy_is_made_does_not_fail_it(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ async def test_a_sandbox_that_ends_while_the_first_copy_is_made_does_not_fail_it
         fleet.write_text("http://127.0.0.1:2 token-file=new.token\n")
 
     replacing = asyncio.create_task(replaced())
-    async with FleetMirror(shared, fleet, token, str) as mirror:
-        assert mirror.fleet.read_text() == "http://127.0.0.1:2 token-file=new.token\n"
+    async with fleet_mirror(shared, fleet, token, str):
+        assert (shared / "fleet").read_text() == "http://127.0.0.1:2 token-file=new.token\n"
         assert (shared / "new.token").read_text() == "n"
     await replacing

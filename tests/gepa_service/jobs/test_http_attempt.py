@@ -11,17 +11,16 @@ import pytest
 
 from evolverpc_common.installation import installed_version
 from gepa_service.jobs import control
-from gepa_service.jobs.attempt_messages import Begun, LogLines, Report
+from gepa_service.jobs.attempt import HttpAttemptService, run_on_node
 from gepa_service.jobs.attempt_records import AttemptRecords
-from gepa_service.jobs.http_attempt import HttpAttemptService, run_on_node
-from gepa_service.jobs.kept_results import KeptResults
+from gepa_service.jobs.dispatcher import Queue
+from gepa_service.jobs.kept import KeptResults
+from gepa_service.jobs.messages import Begun, Ended, LogLines, Report, Spent, TaskDone
 from gepa_service.jobs.month_spending import month_id
-from gepa_service.jobs.parts import Revealed
-from gepa_service.jobs.queue import Queue
-from gepa_service.jobs.work_order import Ended, Spent, TaskDone
 from gepa_service.model.tenant import Usage
 from gepa_service.model.work import LogChunk, LogLine, ProgramWork, TaskResult, Work
-from gepa_service.records.record import new_id, now
+from gepa_service.records import new_id, now
+from gepa_service.service import Revealed
 from tests.faults.proxy import Proxy
 from tests.gepa_service.platform import Platform
 from tests.sandbox_runtime.source.repositories import commit

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from gepa_service.jobs.http_front import HttpFront, fronted
-from gepa_service.jobs.work_order import Front
+from gepa_service.jobs.messages import Front
 from sandbox_runtime import SandboxError
 from tests.support.web_hosts import web_host
 

@@ -18,7 +18,8 @@ from gepa_client.settings.run_config import RunConfig
 from gepa_service.api.routes import ROUTERS
 from gepa_service.jobs import driver_place, optimization
 from gepa_service.jobs.driver_place import place_for
-from gepa_service.jobs.work_order import OptimizeOrder
+from gepa_service.jobs.messages import OptimizeOrder
+from gepa_service.model.work import Work
 from tests.gepa_service.platform import Platform
 
 HOSTILE = Path(__file__).with_name("hostile.py")
@@ -43,6 +44,14 @@ def routes(*jobs: str) -> list[tuple[str, str]]:
     ]
 
 
+def isolated(service: Platform, job: Work, folder: Path) -> OptimizeOrder:
+    """An order of the job, with its token in the folder."""
+    (folder / "token").write_text(service.tokens.issue(job))
+    return OptimizeOrder(
+        id=job.id, api=service.api, folder=folder, token_file=folder / "token", settings={}, isolated=True
+    )
+
+
 def test_a_hostile_optimizer_reaches_nothing_but_its_own(
     service: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,7 +59,6 @@ def test_a_hostile_optimizer_reaches_nothing_but_its_own(
     folder, others = tmp_path / "jobs" / own.id, tmp_path / "jobs" / other.id
     for each in (folder / "results", others / "shared"):
         each.mkdir(parents=True)
-    (folder / "token").write_text(service.tokens.issue(own))
     (folder / "job.log").write_text("a log")
     (others / "token").write_text(service.tokens.issue(other))
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
@@ -67,14 +75,7 @@ def test_a_hostile_optimizer_reaches_nothing_but_its_own(
         (folder / "1.token").write_text("t")
         (folder / "fleet").write_text(f"{own_server} token-file=1.token\n")
         settings = RunConfig(repo=str(tmp_path), max_metric_calls=5, fleet=folder / "fleet")
-        order = OptimizeOrder(
-            id=own.id,
-            api=service.api,
-            folder=folder,
-            token_file=folder / "token",
-            settings={},
-            isolated=True,
-        )
+        order = isolated(service, own, folder)
         monkeypatch.setattr(driver_place, "DRIVER", (sys.executable, "-P", "-c", HOSTILE.read_text()))
         place = stack.enter_context(place_for(order, NoSandboxes(settings)))  # type: ignore[arg-type]
         api_port = int(service.api.rpartition(":")[2])
@@ -131,19 +132,11 @@ def test_the_process_outside_follows_no_link_that_a_hostile_optimizer_planted(
     folder, private = tmp_path / "jobs" / job.id, tmp_path / "private"
     for each in (folder, private / "folder"):
         each.mkdir(parents=True)
-    (folder / "token").write_text(service.tokens.issue(job))
     (private / "master.key").write_text("the key")
     (private / "folder" / "of_another.json").write_text('{"secret": 1}')
     monkeypatch.setenv("GEPA_STORE_TOKEN_FILE", str(folder / "token"))
     monkeypatch.setattr(driver_place, "DRIVER", (sys.executable, "-P", "-c", PLANTING.read_text()))
-    order = OptimizeOrder(
-        id=job.id,
-        api=service.api,
-        folder=folder,
-        token_file=folder / "token",
-        settings={},
-        isolated=True,
-    )
+    order = isolated(service, job, folder)
     settings = RunConfig(repo=str(tmp_path), max_metric_calls=5)
     run, store = service.journals.run(job.id), HttpStore(order.api, token_file=order.token_file)
     with closing(store):

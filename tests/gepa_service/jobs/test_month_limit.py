@@ -1,13 +1,12 @@
 """What work costs is added to the month of its tenant, once."""
 
 from gepa_service.jobs import control
-from gepa_service.jobs.attempt_messages import Report
 from gepa_service.jobs.attempt_records import AttemptRecords
+from gepa_service.jobs.deletion import delete_work
+from gepa_service.jobs.messages import Ended, Report
 from gepa_service.jobs.month_spending import usage_of
-from gepa_service.jobs.work_order import Ended
 from gepa_service.model.tenant import Usage
 from gepa_service.model.work import Work
-from gepa_service.operation.deletion import delete_work
 from tests.gepa_client.journal.sample_runs import ended as ended_attempt
 from tests.gepa_client.journal.sample_runs import sent
 from tests.gepa_service.platform import Platform

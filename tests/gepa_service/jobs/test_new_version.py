@@ -9,15 +9,15 @@ import pytest
 from gepa_client.analysis.mutation_outcomes import code_history
 from gepa_client.journal.store import open_store
 from gepa_client.page.run_list import runs
-from gepa_service.jobs.kept_run import progress_of
+from gepa_service.jobs.kept import progress_of
 from gepa_service.jobs.new_version import program_of, with_code
-from gepa_service.jobs.parts import GitAccess
 from gepa_service.model.program_version import Delivery, Program
 from gepa_service.model.work import Work
-from gepa_service.records.store import open_records
+from gepa_service.records import open_records
 from gepa_service.repositories.repository_access import RepositoryPolicy
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import Made
+from tests.gepa_service.serving import service_of
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
@@ -31,7 +31,7 @@ def test_the_patch_of_a_version_makes_its_code_from_the_commit_that_its_job_bega
     with ExitStack() as stack:
         records = stack.enter_context(closing(open_records(str(tmp_path / "records.db"))))
         store = stack.enter_context(closing(open_store(str(tmp_path / "journals.db"))))
-        access = GitAccess(records, RepositoryPolicy(allow_local=True), None)
+        access = replace(service_of(records, ""), repositories=RepositoryPolicy(allow_local=True))
         job = Work(tenant="acme", id=code.run_id, repo_url=user, created_by="key:test")
         first = program_of(store, records, job, None)
         earlier = first.model_copy(update={"id": "program_earlier", "commit": None, "base_commit": None})

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from gepa_service.jobs.attempt_messages import Begun
 from gepa_service.jobs.attempt_records import AttemptRecords
-from gepa_service.jobs.parts import GitAccess, Revealed
+from gepa_service.jobs.messages import Begun
 from gepa_service.jobs.settings_of_jobs import SettingRefused, checked_settings
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.repositories.repository_access import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
+from gepa_service.service import Revealed
 from tests.gepa_client.scripted_server import chat_completion
 from tests.gepa_service.platform import MASTER, Platform, working
 from tests.sandbox_runtime.gateway.test_secret_headers import server_context
@@ -112,7 +112,7 @@ def test_the_gateway_of_a_tenants_job_puts_its_secret_on_requests_to_the_host_an
         header = {"host": host, "header": "Authorization", "prefix": "Bearer "}
         vault.put("acme", "API_TOKEN", SECRET, [header])
         vault.put("acme", "LD_PRELOAD", "/of/an/earlier/version.so", [header])
-        parts = replace(service.parts(), secrets=partial(revealed, vault))
+        parts = service.parts(revealed=partial(revealed, vault))
         settings = {"trainset": rows, "valset": rows, "max_metric_calls": 12}
         with working(parts, replace(service.place(), sandbox="bubblewrap")):
             ended = service.ended(service.submit(tmp_path / "program", settings))
@@ -141,8 +141,7 @@ def test_the_key_of_a_job_is_not_sent_to_a_model_at_an_address_that_the_operator
             "reflection_lm": "openai/m",
             "model_providers": {"openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"}},
         }
-        access = GitAccess(service.records, RepositoryPolicy(allow_local=True), None)
-        with working(replace(service.parts(), git=access), service.place()):
+        with working(service.parts(repositories=RepositoryPolicy(allow_local=True)), service.place()):
             ended = service.ended(service.submit(tmp_path / "program", settings))
     assert (ended.status, (ended.failure or {}).get("kind")) == ("failed", "preflight")
     assert "this is not a public host" in (ended.reason or "")
@@ -150,15 +149,8 @@ def test_the_key_of_a_job_is_not_sent_to_a_model_at_an_address_that_the_operator
 
 
 NAMES = (
-    "PATH",
-    "LD_PRELOAD",
-    "NVM_DIR",
-    "GIT_SSH_COMMAND",
-    "https_proxy",
-    "HOME",
-    "OPENAI_BASE_URL",
-    "RAY_AUTH_TOKEN",
-    "a-b",
+    *("PATH", "LD_PRELOAD", "NVM_DIR", "GIT_SSH_COMMAND", "https_proxy"),
+    *("HOME", "OPENAI_BASE_URL", "RAY_AUTH_TOKEN", "a-b"),
 )
 
 

@@ -12,9 +12,9 @@ from urllib.parse import quote
 import pytest
 
 from gepa_client.errors import NoSuchRun
-from gepa_service.jobs.parts import Revealed
 from gepa_service.model.program_version import Program
 from gepa_service.model.work import Work
+from gepa_service.service import Revealed
 from tests.faults.execution_log import until
 from tests.gepa_service.platform import Platform, processes_of, working
 from tests.sandbox_runtime.source.repositories import commit

@@ -11,8 +11,8 @@ import pytest
 from evolverpc_common.redaction import Secrets
 from gepa_service.jobs import shared_processes
 from gepa_service.jobs.job_environment import basic_environment
+from gepa_service.jobs.messages import Ended, ProgramOrder
 from gepa_service.jobs.shared_processes import GIT, PREFIX, RunningWork, SharedProcesses
-from gepa_service.jobs.work_order import Ended, ProgramOrder
 from gepa_service.model.work import ProgramWork
 from tests.gepa_service.platform import shared_processes_in
 from tests.support.waiting import until

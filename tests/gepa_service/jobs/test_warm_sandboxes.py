@@ -14,13 +14,13 @@ import pytest
 
 from gepa_service.jobs import shared_processes
 from gepa_service.jobs.dispatcher_lease import ID, LeaseRecord
-from gepa_service.jobs.ended_by import STOPPED
-from gepa_service.jobs.parts import Revealed
-from gepa_service.jobs.process_works import ProcessWorks
-from gepa_service.jobs.work_order import REPORTS, Begin, ProgramOrder, Reported, Stop
+from gepa_service.jobs.messages import REPORTS, Begin, ProgramOrder, Reported, Stop
+from gepa_service.jobs.program_works import ProcessWorks
+from gepa_service.jobs.work_session import STOPPED
 from gepa_service.model.tenant import TENANTS, Usage
 from gepa_service.model.work import PROMPT, LogChunk, ProgramWork, Work
-from gepa_service.records.record import new_id
+from gepa_service.records import new_id
+from gepa_service.service import Revealed
 from tests.gepa_service.faults.processes import lineage_of
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
 from tests.gepa_service.platform import Platform, shared_processes_in, working

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_service.records.store import RecordStore, open_records
+from gepa_service.records import RecordStore, open_records
 from tests.gepa_client.journal.conftest import mongo_server, mongo_url
 
 Open = Callable[[], RecordStore]

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from gepa_service.records.record import Record
+from gepa_service.records import Record
 
 
 class Sample(Record):

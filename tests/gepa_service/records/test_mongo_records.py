@@ -8,7 +8,7 @@ import pytest
 from pymongo.collection import Collection
 from pymongo.errors import AutoReconnect
 
-from gepa_service.records.store import RecordChanged, RecordError, RecordExists, RecordsUnavailable, open_records
+from gepa_service.records import RecordChanged, RecordError, RecordExists, RecordsUnavailable, open_records
 from tests.gepa_client.journal.mongo_process import MongoProcess
 from tests.gepa_service.records.sample import Sample
 

@@ -1,9 +1,10 @@
-"""What every store of records promises."""
+"""What every store of records promises; what SQLite alone does is tested with the store of runs."""
+
+from pathlib import Path
 
 import pytest
 
-from gepa_service.records.record import new_id
-from gepa_service.records.store import (
+from gepa_service.records import (
     RecordChanged,
     RecordError,
     RecordExists,
@@ -11,6 +12,7 @@ from gepa_service.records.store import (
     RecordsUnavailable,
     TenantRecords,
     changed,
+    new_id,
     open_records,
 )
 from tests.gepa_service.records.conftest import Open
@@ -43,13 +45,6 @@ def test_odd_ids_and_tenants_are_found_and_not_mixed_up(records: RecordStore) ->
     assert records.get(Sample, "a/b", "c").number == 3
     assert records.get(Sample, "a", "42").id == "42"
     assert records.get(Sample, ODD, ODD).tenant == ODD
-
-
-def test_a_record_that_is_absent_or_another_tenants_or_of_another_kind_is_none(records: RecordStore) -> None:
-    records.insert(sample("s1"))
-    assert records.get(Sample, "acme", "s2") is None
-    assert records.get(Sample, "beta", "s1") is None
-    assert records.get(Other, "acme", "s1") is None
 
 
 def test_an_id_is_inserted_once_for_a_tenant_and_kind(records: RecordStore, another: Open) -> None:
@@ -187,3 +182,20 @@ def test_a_url_of_no_store_is_refused_without_its_password(wrong: str) -> None:
     with pytest.raises(RecordError) as raised:
         open_records(wrong)
     assert "secret" not in str(raised.value)
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "records.db"
+    content = b"no database at all" * 100
+    path.write_bytes(content)
+    with pytest.raises(RecordError):
+        open_records(str(path))
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("place", ["file/below.db", "folder"])
+def test_a_place_where_no_file_can_be_is_an_error(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(RecordError):
+        open_records(str(tmp_path / place))

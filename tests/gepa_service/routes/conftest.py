@@ -11,12 +11,12 @@ import pytest
 
 from evolverpc_common.network_addresses import parse_networks
 from gepa_service.api.app import create_app
-from gepa_service.api.app_state import Service
+from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.permissions import Principal
 from gepa_service.model.work import Work
-from gepa_service.records.record import now
-from gepa_service.records.store import RecordStore, TenantRecords
+from gepa_service.records import RecordStore, TenantRecords, now
 from gepa_service.repositories.repository_access import RepositoryPolicy
+from gepa_service.service import Service
 from tests.gepa_client.conftest import Host, environment
 from tests.gepa_client.word_program import Script, rows
 from tests.gepa_service.github_server import LoopbackGitHub, loopback_github
@@ -87,12 +87,13 @@ def keys() -> Keys:
 
 @pytest.fixture
 def service(records: RecordStore, tmp_path: Path, keys: Keys) -> Service:
-    policy = RepositoryPolicy(allow_local=True, allow_networks=LOOPBACK, timeout_s=10)
+    policy = RepositoryPolicy(allow_local=True, allow_networks=LOOPBACK)
     return Service(
         records=records,
         journals=str(tmp_path / "journals.db"),
         recognize=keys.recognize,
         public_url="http://service",
+        job_tokens=JobTokens(records, [b"m" * 32]),
         repositories=policy,
         webhook_key=b"a key of the service of 32 bytes",
     )

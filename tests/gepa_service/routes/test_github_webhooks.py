@@ -9,8 +9,7 @@ import pytest
 from gepa_service.api.routes.github import SEEN, remove_old
 from gepa_service.model.program_version import Installation, Repository, SeenDelivery, day_of
 from gepa_service.model.tenant import TENANTS
-from gepa_service.records.record import now
-from gepa_service.records.store import TenantRecords
+from gepa_service.records import TenantRecords, now
 from tests.gepa_service.github_server import LoopbackGitHub
 from tests.gepa_service.routes.conftest import Caller
 

@@ -14,11 +14,10 @@ import pytest
 from gepa_client.page.page_events import COLUMNS, KEYS
 from gepa_service.api import job_streams
 from gepa_service.api.app import create_app
-from gepa_service.api.app_state import Service
 from gepa_service.api.routes import job_events
 from gepa_service.model.work import LogChunk, LogLine, Work
-from gepa_service.records.record import new_id, now
-from gepa_service.records.store import TenantRecords
+from gepa_service.records import TenantRecords, new_id, now
+from gepa_service.service import Service
 from tests.gepa_service.routes.conftest import Caller, Keys
 from tests.gepa_service.serving import served_app
 from tests.support.waiting import until

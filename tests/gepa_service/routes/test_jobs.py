@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from gepa_service.api.app_state import Service
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import Work
-from gepa_service.records.store import TenantRecords
+from gepa_service.records import TenantRecords
+from gepa_service.service import Service
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit
 

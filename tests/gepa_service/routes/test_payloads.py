@@ -11,7 +11,7 @@ import pytest
 
 from gepa_service.model.program_version import Installation, Program
 from gepa_service.model.work import ENDED, Work
-from gepa_service.records.store import TenantRecords
+from gepa_service.records import TenantRecords
 from tests.gepa_service.github_server import LoopbackGitHub
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
 from tests.gepa_service.platform import platform, whole_api, working

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from gepa_service.api.routes import deliver
+from gepa_service.api.routes import programs
 from gepa_service.jobs.promotions import promote, promotions_of
 from gepa_service.model.program_version import Delivery, Installation, Program, Repository
-from gepa_service.records.store import TenantRecords
+from gepa_service.records import TenantRecords
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit, git
@@ -141,7 +141,7 @@ async def test_a_version_is_delivered_as_a_pull_request_once(
     editor = Caller(github_client, "acme-editor")
     acme.insert(Delivery(tenant="acme", id="program_a", branch="program_a", commit="", actor="key:gone"))
     assert (await editor("POST", "/program/program_a/deliver", {})).status_code == 409, "it is being delivered"
-    monkeypatch.setattr(deliver, "ABANDONED_AFTER", timedelta(0))  # it was cut off
+    monkeypatch.setattr(programs, "ABANDONED_AFTER", timedelta(0))  # it was cut off
     delivered = await editor("POST", "/program/program_a/deliver", {"title": "Better answers", "base": "next"})
     assert delivered.status_code == 200, delivered.text
     assert delivered.json()["pull_request"] == github.url("owner/name/pull/1")

@@ -8,22 +8,20 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gepa_client.journal.store import open_store
-from gepa_service.api.app_state import Service
-from gepa_service.auth.job_tokens import JobTokens
-from gepa_service.jobs.attempt import Place
+from gepa_service.jobs.job_environment import Place
 from gepa_service.jobs.month_spending import NOTHING_LEFT
-from gepa_service.jobs.parts import AttemptParts, GitAccess, Revealed
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import TaskResult, Work
-from gepa_service.records.store import TenantRecords
+from gepa_service.records import TenantRecords
+from gepa_service.service import Revealed, Service
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
-from tests.gepa_service.platform import MASTER, shared_processes_in, working
+from tests.gepa_service.platform import shared_processes_in, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit, git
 from tests.support.waiting import eventually
@@ -70,17 +68,10 @@ def dispatcher(service: Service, tmp_path: Path) -> Iterator[None]:
     def secrets(tenant: str) -> Revealed:
         return Revealed({"OWN_KEY": f"{tenant}'s", "OPENAI_API_KEY": f"sk-of-{tenant}"})
 
-    with contextlib.closing(open_store(service.journals)) as journals:
-        parts = AttemptParts(
-            records=service.records,
-            journals=journals,
-            tokens=JobTokens(service.records, [MASTER]),
-            git=GitAccess(service.records, service.repositories, None),
-            secrets=secrets,
-        )
-        place = Place("http://127.0.0.1:9", tmp_path / "works", tmp_path / "cache", "process")
-        with working(parts, place, at_once=3):
-            yield
+    own = replace(service, revealed=secrets)
+    place = Place("http://127.0.0.1:9", tmp_path / "works", tmp_path / "cache", "process")
+    with contextlib.closing(own.store), working(own, place, at_once=3):
+        yield
 
 
 async def polled(caller: Caller, batch_id: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:

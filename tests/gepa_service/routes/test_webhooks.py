@@ -13,12 +13,10 @@ import httpx
 import pytest
 from aiohttp import web
 
-from gepa_service.api.app_state import Service
 from gepa_service.model.program_version import Program
-from gepa_service.model.webhook import Webhook, WebhookDelivery
-from gepa_service.records.record import now
-from gepa_service.records.store import TenantRecords
-from gepa_service.webhooks.sender import MOST_ATTEMPTS, Sender
+from gepa_service.records import TenantRecords, now
+from gepa_service.service import Service
+from gepa_service.webhooks import MOST_ATTEMPTS, Sender, Webhook, WebhookDelivery
 from tests.gepa_service.routes.conftest import LOOPBACK, Caller
 from tests.support.web_hosts import web_host
 

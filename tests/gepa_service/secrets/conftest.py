@@ -1,7 +1,7 @@
 import pytest
 
 from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records.store import RecordStore
+from gepa_service.records import RecordStore
 
 
 @pytest.fixture

@@ -71,12 +71,6 @@ def test_the_environment_names_exactly_one_source(tmp_path: Path) -> None:
         assert KEY not in str(raised.value)
 
 
-def test_no_representation_shows_a_key() -> None:
-    shown = repr(master_keys({"GEPA_SERVICE_MASTER_KEY": KEY}))
-    assert KEY not in shown
-    assert "kkkk" not in shown
-
-
 def test_a_new_key_file_is_its_owners_and_never_replaces_one(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "key"
     assert create_key_file(path)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gepa_service.jobs.tenant_secrets import reveal
+from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.model.tenant import TENANTS, Secret, Tenant
-from gepa_service.records.store import RecordStore, stored
+from gepa_service.records import RecordStore, stored
 from gepa_service.secrets.envelope import DataKey, SecretDamaged, key_of, master_of
 from gepa_service.secrets.master_key import MasterKey, MasterKeyError
 from gepa_service.secrets.vault import Vault
@@ -26,7 +26,7 @@ def vault(records: RecordStore) -> Vault:
 
 
 def values(vault: Vault, tenant: str = "acme") -> dict[str, str]:
-    return {name: secret.value for name, secret in reveal(vault, tenant).items()}
+    return dict(revealed(vault, tenant).variables)
 
 
 def test_a_secret_is_revealed_as_it_was_put_with_its_headers(vault: Vault) -> None:
@@ -35,8 +35,7 @@ def test_a_secret_is_revealed_as_it_was_put_with_its_headers(vault: Vault) -> No
     vault.put("acme", "MODEL_KEY", VALUE, headers)
     vault.put("acme", "EMPTY", "")
     assert values(vault) == {"EMPTY": "", "MODEL_KEY": VALUE}
-    assert reveal(vault, "acme")["MODEL_KEY"].headers == headers
-    assert list(reveal(vault, "acme")) == ["EMPTY", "MODEL_KEY"]
+    assert revealed(vault, "acme").headers == ("api.example.org authorization=Bearer MODEL_KEY",)
     assert values(vault, "beta") == {}
     assert values(vault, "absent") == {}
 
@@ -44,7 +43,7 @@ def test_a_secret_is_revealed_as_it_was_put_with_its_headers(vault: Vault) -> No
 def test_neither_a_value_nor_a_key_is_in_the_database_file_or_in_a_representation(vault: Vault, tmp_path: Path) -> None:
     vault.put("acme", "MODEL_KEY", VALUE)
     key = vault.keys(vault.records.get(Tenant, TENANTS, "acme"))
-    shown = repr((vault, key, reveal(vault, "acme"))).encode()
+    shown = repr((vault, key, revealed(vault, "acme"))).encode()
     data = b"".join(path.read_bytes() for path in tmp_path.iterdir()) + shown
     for hidden in (VALUE.encode(), b"very-secret", MASTER.value, next(iter(key.values())).value):
         assert hidden not in data
@@ -55,13 +54,13 @@ def test_a_secret_that_is_moved_to_another_name_or_tenant_cannot_be_read(vault: 
     found = vault.records.get(Secret, "acme", "MODEL_KEY")
     vault.records.insert(found.model_copy(update={"id": "MOVED", "version": 0}))
     with pytest.raises(SecretDamaged):
-        reveal(vault, "acme")
+        revealed(vault, "acme")
     vault.delete("acme", "MOVED")
     acme, beta = (vault.records.get(Tenant, TENANTS, name) for name in ("acme", "beta"))
     vault.records.replace(beta.model_copy(update={"wrapped_key": acme.wrapped_key}))
     vault.records.insert(found.model_copy(update={"tenant": "beta", "version": 0}))
     with pytest.raises(SecretDamaged):
-        reveal(vault, "beta")
+        revealed(vault, "beta")
     assert values(vault) == {"MODEL_KEY": VALUE}
 
 
@@ -73,7 +72,7 @@ def test_a_changed_ciphertext_is_noticed(vault: Vault, position: int) -> None:
     changed = found.sealed[:at] + ("A" if found.sealed[at] != "A" else "B") + found.sealed[at + 1 :]
     vault.records.replace(found.model_copy(update={"sealed": changed}))
     with pytest.raises(SecretDamaged):
-        reveal(vault, "acme")
+        revealed(vault, "acme")
 
 
 def test_a_wrong_master_key_is_a_clear_error_and_damages_nothing(vault: Vault, tmp_path: Path) -> None:
@@ -84,7 +83,7 @@ def test_a_wrong_master_key_is_a_clear_error_and_damages_nothing(vault: Vault, t
         wrong.verify,
         lambda: wrong.put("acme", "MODEL_KEY", "x"),
         lambda: wrong.put("beta", "FIRST", "x"),
-        lambda: reveal(wrong, "acme"),
+        lambda: revealed(wrong, "acme"),
         lambda: wrong.rotate_tenant_key("acme"),
         wrong.rotate_master_key,
     )

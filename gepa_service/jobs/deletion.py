@@ -1,32 +1,32 @@
-"""Delete work, repositories and tenants with all that is recorded of them. `DeletedFiles` removes their files."""
+"""Delete work, repositories and tenants with all that is recorded of them, and then their files."""
 
 import contextlib
+import logging
+import re
+import threading
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
+from pathlib import Path
 
-from gepa_client.errors import NoSuchRun
+from evolverpc_common.files import remove_tree
+from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal.store import Store
 from gepa_service.jobs import control
+from gepa_service.jobs.job_environment import Place, cache_folder
 from gepa_service.jobs.promotions import is_active
-from gepa_service.model.program_version import (
-    Delivery,
-    Program,
-    Promotion,
-    Repository,
-)
-from gepa_service.model.tenant import (
-    TENANTS,
-    ApiKey,
-    AuditEntry,
-    Member,
-    Tenant,
-)
-from gepa_service.model.webhook import WebhookDelivery
-from gepa_service.model.work import ENDED, NAMES, LogChunk, TaskResult, What, Work
-from gepa_service.records.record import Record, id_at
-from gepa_service.records.store import RecordStore, TenantRecords, Where
+from gepa_service.model.program_version import Delivery, Program, Promotion, Repository
+from gepa_service.model.tenant import TENANTS, ApiKey, AuditEntry, Member, Tenant
+from gepa_service.model.work import ENDED, NAMES, LogChunk, TaskResult, Work
+from gepa_service.records import Record, RecordError, RecordStore, TenantRecords, id_at, now
+from gepa_service.webhooks import WebhookDelivery
 
 UNFINISHED = {"status": ("pending", "running", "paused")}
+
+LOOK_S = 60.0
+"""Seconds between two looks. What is missing at both is removed: processes of cancelled work have ended by then."""
+
+OF_WORK = re.compile(r"((?:job|batch|step)_[0-9a-f]{32})-\d+")
+_log = logging.getLogger(__name__)
 
 
 class DeletionRefused(Exception):
@@ -87,7 +87,7 @@ def delete_tenant(records: RecordStore, journals: Store, tenant: Tenant) -> None
     for work in records.every(Work, tenant.id):
         ended = work if work.status in ENDED else control.cancel(own, journals, work, by="the deletion of its tenant")
         delete_work(records, journals, ended)
-    for type_ in Record.__subclasses__():  # the models of this room are all imported here
+    for type_ in Record.__subclasses__():  # this module imports them all
         records.remove(type_, tenant.id)
     records.remove(Tenant, TENANTS, id_=tenant.id)
 
@@ -99,7 +99,7 @@ def delete_older(records: RecordStore, journals: Store, moment: datetime, may_co
     """
     count = 0
     for what in NAMES:
-        for work in records.every(Work, None, _ended(what)):
+        for work in records.every(Work, None, {"what": what, "status": tuple(ENDED)}):
             if work.created >= moment or not may_continue():
                 break
             if (work.completed or work.updated) < moment:
@@ -110,5 +110,38 @@ def delete_older(records: RecordStore, journals: Store, moment: datetime, may_co
     return count
 
 
-def _ended(what: What) -> Where:
-    return {"what": what, "status": tuple(ENDED)}
+class DeletedFiles:
+    """Used by one thread of the dispatcher. `keep_days`: how long ended work is kept; None: until it is deleted."""
+
+    def __init__(self, records: RecordStore, journals: Store, place: Place, keep_days: float | None = None) -> None:
+        self._records, self._journals, self._place, self._keep_days = records, journals, place, keep_days
+        self._missing: set[Path] = set()
+
+    def run(self, stop: threading.Event) -> None:
+        """Look again and again until `stop` is set."""
+        while not stop.is_set():
+            try:
+                self.look(stop)
+            except (RecordError, JournalError, OSError) as error:
+                _log.warning("deleted files: %s; continued in %g s", error, LOOK_S)
+            stop.wait(LOOK_S)
+
+    def look(self, stop: threading.Event) -> None:
+        """Look once. Raises `RecordError`, `JournalError`, `OSError`."""
+        if self._keep_days is not None:
+            moment = now() - timedelta(days=self._keep_days)
+            if count := delete_older(self._records, self._journals, moment, lambda: not stop.is_set()):
+                _log.warning("deleted %d jobs, batches and steps that ended before %s", count, f"{moment:%Y-%m-%d}")
+        missing = self._of_no_work() | self._of_no_tenant()
+        for path in missing & self._missing:
+            remove_tree(path)
+        self._missing = missing
+
+    def _of_no_work(self) -> set[Path]:
+        found = {path: named[1] for path in self._place.folder.iterdir() if (named := OF_WORK.fullmatch(path.name))}
+        known = self._records.known(Work, sorted(set(found.values())))
+        return {path for path, id_ in found.items() if id_ not in known}
+
+    def _of_no_tenant(self) -> set[Path]:
+        known = {cache_folder(each.id, self._place.cache) for each in self._records.every(Tenant, TENANTS)}
+        return set(self._place.cache.iterdir()) - known

@@ -1,4 +1,4 @@
-"""Send queued events, again with growing pauses if the receiver fails, a bounded number of times."""
+"""Webhooks of tenants: what happened is queued for their own servers, then sent, signed and retried."""
 
 import asyncio
 import base64
@@ -6,31 +6,147 @@ import contextlib
 import hashlib
 import hmac
 import json
+import logging
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Literal
 
 import aiohttp
+from pydantic import BaseModel, ConfigDict, Field
 
 from evolverpc_common.judged_http import AddressRefused, ask
 from evolverpc_common.network_addresses import Network
-from gepa_service.model.webhook import DeliveryAttempt, DeliveryStatus, Webhook, WebhookDelivery
-from gepa_service.records.record import now
-from gepa_service.records.store import LARGEST_PAGE, RecordChanged, RecordStore, RecordsUnavailable, changed
+from gepa_service.model.work import ENDED, Status, Work
+from gepa_service.records import (
+    LARGEST_PAGE,
+    Record,
+    RecordChanged,
+    RecordError,
+    RecordStore,
+    RecordsUnavailable,
+    TenantRecords,
+    changed,
+    new_id,
+    now,
+)
 
+WebhookEvent = Literal[
+    "job.started",
+    "job.paused",
+    "job.completed",
+    "job.failed",
+    "job.cancelled",
+    "program.promoted",
+    "program.delivered",
+    "batch.ended",
+    "ping",
+]
+DeliveryStatus = Literal["pending", "delivered", "failed"]
+
+EVENTS: dict[Status, WebhookEvent] = {
+    "running": "job.started",
+    "paused": "job.paused",
+    "completed": "job.completed",
+    "failed": "job.failed",
+    "cancelled": "job.cancelled",
+}
+"""Events by the status that an optimization has from then on."""
+
+_log = logging.getLogger(__name__)
 FIRST_PAUSE_S = 5.0
 LONGEST_PAUSE_S = 3600.0
 MOST_ATTEMPTS = 8
 REQUEST_S = 10.0
 AT_ONCE = 16
 IDLE_S = 1.0
-
+RESTART_S = 5.0
 WEBHOOK_PREFIX = "whsec_"
 SIGNATURE = "X-EvolveRPC-Signature"
+
+
+class Webhook(Record):
+    """A URL that receives events. Its secret is derived from its id, see `secret_of`."""
+
+    kind: ClassVar[str] = "webhook"
+
+    url: str
+    events: tuple[WebhookEvent, ...]
+    created_by: str
+
+
+class DeliveryAttempt(BaseModel):
+    """One request. `status`: of the response, None without one; `error`: why there is none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: datetime
+    status: int | None = None
+    error: str | None = None
+
+
+class WebhookDelivery(Record):
+    """An event for one webhook. `due`: when it is sent next; a process that sends it moves this on first."""
+
+    kind: ClassVar[str] = "webhook_delivery"
+    indexed: ClassVar[tuple[str, ...]] = ("webhook_id", "status")
+
+    webhook_id: str
+    event: WebhookEvent
+    payload: dict[str, Any]
+    status: DeliveryStatus = "pending"
+    due: datetime = Field(default_factory=now)
+    begun: int = 0
+    attempts: tuple[DeliveryAttempt, ...] = ()
+
+
+def emit(records: TenantRecords, event: WebhookEvent, payload: Mapping[str, Any]) -> None:
+    """Queue the event for each webhook that receives it."""
+    for webhook in records.page(Webhook, limit=LARGEST_PAGE):
+        if event in webhook.events:
+            queue(records, webhook, event, payload)
+
+
+def queue(records: TenantRecords, webhook: Webhook, event: WebhookEvent, payload: Mapping[str, Any]) -> WebhookDelivery:
+    """Queue the event for one webhook."""
+    delivery = WebhookDelivery(
+        tenant=records.tenant, id=new_id("delivery"), webhook_id=webhook.id, event=event, payload=dict(payload)
+    )
+    records.insert(delivery)
+    return delivery
+
+
+def announce(records: TenantRecords, work: Work) -> None:
+    """Queue the event of a work's new status, once its record has it.
+
+    The work does not depend on it: a failure is logged, and a process that dies between the two sends nothing.
+    """
+    event, payload = _event(work)
+    if event is None:
+        return
+    try:
+        emit(records, event, {**payload, "status": work.status})
+    except RecordError as error:
+        _log.warning("the webhooks of %s do not receive %s: %s", work.id, event, error)
+
+
+def _event(work: Work) -> tuple[WebhookEvent | None, dict[str, Any]]:
+    if work.what == "optimize":
+        progress = work.progress
+        scores = {"seed_score": progress.seed_score, "best_score": progress.best_score}
+        return EVENTS.get(work.status), {
+            "job_id": work.id,
+            "reason": work.reason,
+            "program_id": work.program_id,
+            **scores,
+        }
+    if work.what == "rollouts" and work.status in ENDED and work.program is not None:
+        counts = {"total": len(work.program.tasks), "completed": work.done - work.failed, "failed": work.failed}
+        return "batch.ended", {"batch_id": work.id, **counts}
+    return None, {}
 
 
 @dataclass(frozen=True)
@@ -48,11 +164,14 @@ class Sender:
     def run(self, stop: threading.Event) -> None:
         """Send until `stop` is set."""
         while not stop.is_set():
-            sent = 0
-            with contextlib.suppress(RecordsUnavailable):
-                sent = asyncio.run(self.once())
-            if not sent:
-                stop.wait(IDLE_S)
+            try:
+                pause_s = 0.0 if asyncio.run(self.once()) else IDLE_S
+            except RecordsUnavailable:
+                pause_s = IDLE_S
+            except Exception:  # noqa: BLE001  one webhook that cannot be sent may not stop the others
+                _log.exception("webhooks: an error; continued in %g s", RESTART_S)
+                pause_s = RESTART_S
+            stop.wait(pause_s)
 
     async def once(self) -> int:
         """Send what is due now; return how many requests were made. Raises `RecordsUnavailable`."""

@@ -1,4 +1,4 @@
-"""The store of records above any database, the view of it that one tenant has, and its errors, as a tree.
+"""What the service stores besides journals: records of tenants, their store above any database, and its errors.
 
 RecordError
 ├── RecordExists        a record of this kind, tenant and id is there already
@@ -8,16 +8,22 @@ RecordError
 
 import contextlib
 import functools
+import secrets
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from datetime import UTC, datetime
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from gepa_client.errors import JournalError, StoreUnavailable
 from gepa_client.journal.database import Compared, Database, Rows, Table, inserted
-from gepa_service.records.record import Record, now
 
-R = TypeVar("R", bound=Record)
+RANDOM_DIGITS = 15
+LONGEST_ID = 64
+
 LARGEST_PAGE = 200
 ATTEMPTS = 20
 """Writes of one change that others may come before; more means that two processes change it without end."""
@@ -28,6 +34,47 @@ Where = Mapping[str, str | Sequence[str] | Compared | None]
 APPLICATION_ID = 0x45565253  # "EVRS": distinguishes a file of records from a store of journals
 SQLITE_PATIENCE_S, MONGO_PATIENCE_S = 20.0, 5.0
 """How long a lock, or a server that does not answer, is waited for: callers over HTTP wait as long."""
+
+
+def now() -> datetime:
+    """Return the present time in UTC."""
+    return datetime.now(UTC)
+
+
+def new_id(prefix: str) -> str:
+    """Return `PREFIX_` with 32 hex digits: milliseconds since 1970, nanoseconds of this one, then random ones.
+
+    Ids that one thread makes sort in the order in which it made them, as long as the machine's clock is not set back.
+    """
+    milliseconds, nanoseconds = divmod(time.time_ns(), 1_000_000)
+    return f"{prefix}_{milliseconds:012x}{nanoseconds:05x}{secrets.randbits(4 * RANDOM_DIGITS):015x}"
+
+
+def id_at(prefix: str, moment: datetime) -> str:
+    """Return what sorts after the ids of this prefix that were made before the moment, and before all others."""
+    return f"{prefix}_{int(moment.timestamp() * 1000):012x}"
+
+
+class Record(BaseModel):
+    """A document of one tenant; (`kind`, `tenant`, `id`) is unique.
+
+    `kind`: names the type in the store. `indexed`: the fields that a page of records can be selected by, whose values
+    are texts or None. `version`: the number of times it was written; a write that does not know the present one fails.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: ClassVar[str]
+    indexed: ClassVar[tuple[str, ...]] = ()
+
+    tenant: str
+    id: str = Field(max_length=LONGEST_ID)
+    version: int = 0
+    created: datetime = Field(default_factory=now)
+    updated: datetime = Field(default_factory=now)
+
+
+R = TypeVar("R", bound=Record)
 
 
 class RecordError(Exception):
@@ -82,10 +129,11 @@ class RecordStore:
         """Write a record that was read before; return it with its new version. Raises `RecordChanged`."""
         written = record.model_copy(update={"version": record.version + 1, "updated": now()})
         row = _row(written)
+        as_read = {"tenant": record.tenant, "id": record.id, "version": record.version}
         changes = {name: value for name, value in row.items() if name not in ("tenant", "id")}
 
         def work(rows: Rows) -> None:
-            if not rows.update(table_of(type(record)), _as_read(record), changes) and not _written(rows, record, row):
+            if not rows.update(table_of(type(record)), as_read, changes) and not _written(rows, record, row):
                 raise RecordChanged(f"{record.kind} {record.id} has changed")
 
         with self._used(type(record)):
@@ -214,10 +262,6 @@ def _row(record: Record) -> dict[str, Any]:
     fields = {f"by_{name}": getattr(record, name) for name in record.indexed}
     written = {"version": record.version, "write": uuid.uuid4().hex, "body": record.model_dump_json()}
     return {"tenant": record.tenant, "id": record.id, **written, **fields}
-
-
-def _as_read(record: Record) -> dict[str, Any]:
-    return {"tenant": record.tenant, "id": record.id, "version": record.version}
 
 
 def _written(rows: Rows, record: Record, row: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""The journal of a job's run, for the optimizer of that job alone: one POST for each method of `Store`."""
+"""What processes of work call: the optimizer of a job its journal, an attempt elsewhere the service."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,11 +12,13 @@ from starlette.concurrency import run_in_threadpool
 from gepa_client.errors import JournalError, StoreUnavailable
 from gepa_client.journal.http_messages import ERRORS, METHODS, Arguments, dumped, loaded
 from gepa_client.journal.store import Store
-from gepa_service.api.access import Optimizer, Parts
-from gepa_service.api.app_state import Service
+from gepa_service.api.access import AttemptCaller, Optimizer, Parts
 from gepa_service.api.problems import Problem, not_found
+from gepa_service.jobs.attempt_records import AttemptRecords
+from gepa_service.jobs.messages import Begun, Report, Wanted
+from gepa_service.service import Service
 
-router = APIRouter(tags=["journal"], include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 STATUSES = {"no-such-run": 404, "unavailable": 503, "invalid": 422}
 """By code; all others are conflicts."""
@@ -33,7 +35,6 @@ def own_job(job_id: str, caller: Optimizer) -> str:
 async def call(
     method: str,
     request: Request,
-    caller: Optimizer,  # noqa: ARG001  the permission of the route
     job: Annotated[str, Depends(own_job)],
     service: Parts,
 ) -> Response:
@@ -82,3 +83,29 @@ def _problems(store: Store) -> Iterator[None]:
 
 def _problem(code: str, detail: str) -> Problem:
     return Problem(STATUSES.get(code, 409), f"journal-{code}", "Not possible with this journal", detail, code=code)
+
+
+async def own_attempt(request: Request, job_id: str, caller: AttemptCaller) -> AttemptRecords:
+    """Return the records of the attempt of the token. Another work than its own is answered as one that is absent.
+
+    On the event loop, so that two requests at once get the same records.
+    """
+    if caller.job_id != job_id:
+        raise not_found("job")
+    found: AttemptRecords = request.app.state.attempts(caller.tenant, job_id, caller.attempt)
+    return found
+
+
+Own = Annotated[AttemptRecords, Depends(own_attempt)]
+
+
+@router.post("/job/{job_id}/attempt/begin")
+def begin(attempt: Own) -> Begun | None:
+    """Return what the attempt does, and the secrets of its tenant."""
+    return attempt.begin()
+
+
+@router.post("/job/{job_id}/attempt/report")
+def report(attempt: Own, report: Report) -> Wanted:
+    """Take a report of the attempt."""
+    return attempt.report(report)

@@ -1,4 +1,4 @@
-"""The client: its connection, the operations of the API, a method each, and the events of a job as they happen."""
+"""A client of a service, typed by the models of its API: `ServiceClient(url, key).optimize(OptimizeRequest(...))`."""
 
 import json
 import time
@@ -11,7 +11,7 @@ import httpx
 from pydantic import BaseModel, TypeAdapter
 
 from gepa_service.api import routes
-from gepa_service.api.audit_log import WRITES
+from gepa_service.api.request_log import WRITES
 
 A = TypeVar("A")
 
@@ -46,10 +46,67 @@ class ServiceUnreachable(Exception):
     """The service cannot be reached, or its answer was cut off; trying later can help."""
 
 
-class Connection:
-    """Use it in a `with` block, or call `close`. `key`: an API key, or a token of an OIDC issuer.
+def problem_of(answer: httpx.Response) -> ServiceProblem:
+    """Return the error of an answer that was read."""
+    try:
+        body = json.loads(answer.content)
+    except ValueError:
+        body = {"detail": answer.text[:1000]}
+    return ServiceProblem(answer.status_code, body if isinstance(body, dict) else {"detail": str(body)[:1000]})
 
-    `tenant`: for a member of several tenants. `timeout_s`: of each request.
+
+@overload
+def operation(endpoint: Callable[..., Any], answer: type[A]) -> Callable[..., A]: ...
+@overload
+def operation(endpoint: Callable[..., Coroutine[Any, Any, A]]) -> Callable[..., A]: ...
+@overload
+def operation(endpoint: Callable[..., A]) -> Callable[..., A]: ...
+def operation(endpoint: Callable[..., Any], answer: Any = None) -> Callable[..., Any]:
+    """Return the method that makes the request of a route.
+
+    Its arguments are the parts of the path and the `body`, in this order; by name those of the query, and of a write
+    `idempotency_key`. `answer`: the type of what it returns, if the route does not declare it.
+    """
+    route = _ROUTES[endpoint]
+    [verb] = route.methods
+    parts, type_ = list(route.param_convertors), answer or route.response_model
+    ordered = [*parts, *(["body"] if route.body_field is not None else [])]
+    named = [*_query_of(route), *([KEY] if verb in WRITES else [])]
+    signature = Signature(
+        [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ordered]
+        + [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in named]
+    )
+
+    def call(self: "ServiceClient", *args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        path = route.path_format.format(**{name: urllib.parse.quote(given.pop(name), safe="") for name in parts})
+        body, key = given.pop("body", None), given.pop(KEY, None)
+        content = self.request(verb, path, query=given, body=body, idempotency_key=key)
+        if type_ is bytes:
+            return content
+        return None if type_ is None else TypeAdapter(type_).validate_json(content)
+
+    call.__name__, call.__doc__ = endpoint.__name__, endpoint.__doc__
+    return call
+
+
+def _query_of(route: Any) -> list[str]:
+    """Return the names of the query's parameters."""
+    found: list[str] = []
+    for field in route.dependant.query_params:
+        type_ = field.field_info.annotation
+        is_model = isinstance(type_, type) and issubclass(type_, BaseModel)
+        found += type_.model_fields if is_model else [field.alias]
+    return found
+
+
+class ServiceClient:
+    """A client of a service. Use it in a `with` block, or call `close`.
+
+    `key`: an API key, or a token of an OIDC issuer. `tenant`: for a member of several tenants. `timeout_s`: of each
+    request.
+
+    One request for each method, but for `follow`. Raises `ServiceProblem` and `ServiceUnreachable`.
     """
 
     def __init__(self, url: str, key: str, *, tenant: str | None = None, timeout_s: float = ANSWER_S) -> None:
@@ -84,72 +141,6 @@ class Connection:
             raise problem_of(answer)
         return answer.content
 
-
-def quoted(name: str) -> str:
-    """Return a part of a path."""
-    return urllib.parse.quote(name, safe="")
-
-
-def problem_of(answer: httpx.Response) -> ServiceProblem:
-    """Return the error of an answer that was read."""
-    try:
-        body = json.loads(answer.content)
-    except ValueError:
-        body = {"detail": answer.text[:1000]}
-    return ServiceProblem(answer.status_code, body if isinstance(body, dict) else {"detail": str(body)[:1000]})
-
-
-@overload
-def operation(endpoint: Callable[..., Any], answer: type[A]) -> Callable[..., A]: ...
-@overload
-def operation(endpoint: Callable[..., Coroutine[Any, Any, A]]) -> Callable[..., A]: ...
-@overload
-def operation(endpoint: Callable[..., A]) -> Callable[..., A]: ...
-def operation(endpoint: Callable[..., Any], answer: Any = None) -> Callable[..., Any]:
-    """Return the method that makes the request of a route.
-
-    Its arguments are the parts of the path and the `body`, in this order; by name those of the query, and of a write
-    `idempotency_key`. `answer`: the type of what it returns, if the route does not declare it.
-    """
-    route = _ROUTES[endpoint]
-    [verb] = route.methods
-    parts, type_ = list(route.param_convertors), answer or route.response_model
-    ordered = [*parts, *(["body"] if route.body_field is not None else [])]
-    named = [*_query_of(route), *([KEY] if verb in WRITES else [])]
-    signature = Signature(
-        [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ordered]
-        + [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in named]
-    )
-
-    def call(self: Connection, *args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs).arguments
-        path = route.path_format.format(**{name: quoted(given.pop(name)) for name in parts})
-        body, key = given.pop("body", None), given.pop(KEY, None)
-        content = self.request(verb, path, query=given, body=body, idempotency_key=key)
-        if type_ is bytes:
-            return content
-        return None if type_ is None else TypeAdapter(type_).validate_json(content)
-
-    call.__name__, call.__doc__ = endpoint.__name__, endpoint.__doc__
-    return call
-
-
-def _query_of(route: Any) -> list[str]:
-    """Return the names of the query's parameters."""
-    found: list[str] = []
-    for field in route.dependant.query_params:
-        type_ = field.field_info.annotation
-        is_model = isinstance(type_, type) and issubclass(type_, BaseModel)
-        found += type_.model_fields if is_model else [field.alias]
-    return found
-
-
-class ServiceClient(Connection):
-    """A client of a service; see `Connection` for its arguments.
-
-    One request for each method, but for `follow`. Raises `ServiceProblem` and `ServiceUnreachable`.
-    """
-
     health = operation(routes.health.health)
     ready = operation(routes.health.ready)
     connect_git = operation(routes.repositories.connect_git)
@@ -174,32 +165,32 @@ class ServiceClient(Connection):
     program = operation(routes.programs.program)
     promote = operation(routes.programs.promote)
     rollback = operation(routes.programs.rollback)
-    deliver = operation(routes.deliver.deliver)
+    deliver = operation(routes.programs.deliver)
     submit = operation(routes.rollouts.submit)
     batches = operation(routes.rollouts.batches)
     batch = operation(routes.rollouts.batch)
     delete_batch = operation(routes.rollouts.delete_batch)
     cancel_batch = operation(routes.rollouts.cancel)
-    execute = operation(routes.execute_step.execute)
-    steps = operation(routes.execute_step.steps)
-    step = operation(routes.execute_step.step)
-    delete_step = operation(routes.execute_step.delete_step)
+    execute = operation(routes.rollouts.execute)
+    steps = operation(routes.rollouts.steps)
+    step = operation(routes.rollouts.step)
+    delete_step = operation(routes.rollouts.delete_step)
     register = operation(routes.webhooks.register)
     webhooks = operation(routes.webhooks.webhooks)
     delete = operation(routes.webhooks.delete)
     ping = operation(routes.webhooks.ping)
     deliveries = operation(routes.webhooks.deliveries)
-    create_key = operation(routes.keys.create_key)
-    keys = operation(routes.keys.keys)
-    delete_key = operation(routes.keys.delete_key)
-    add_member = operation(routes.members.add_member)
-    members = operation(routes.members.members)
-    delete_member = operation(routes.members.delete_member)
-    put_secret = operation(routes.secrets.put_secret)
-    secrets = operation(routes.secrets.secrets)
-    delete_secret = operation(routes.secrets.delete_secret)
-    usage = operation(routes.usage.usage)
-    audit = operation(routes.audit.audit)
+    create_key = operation(routes.tenant.create_key)
+    keys = operation(routes.tenant.keys)
+    delete_key = operation(routes.tenant.delete_key)
+    add_member = operation(routes.tenant.add_member)
+    members = operation(routes.tenant.members)
+    delete_member = operation(routes.tenant.delete_member)
+    put_secret = operation(routes.tenant.put_secret)
+    secrets = operation(routes.tenant.secrets)
+    delete_secret = operation(routes.tenant.delete_secret)
+    usage = operation(routes.tenant.usage)
+    audit = operation(routes.tenant.audit)
 
     def follow(self, job_id: str, *, away_s: float = AWAY_S) -> Iterator[dict[str, Any]]:
         """Yield the events of a job as they happen, until its last one; a lost connection is made again.

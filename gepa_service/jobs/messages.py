@@ -1,14 +1,21 @@
-"""What an attempt orders the process of its work to do, and what that process reports: one line of JSON each."""
+"""What the service, an attempt and the process of its work exchange.
+
+An attempt asks the service for its work, and orders its process to do it: one line of JSON each. It has no database, as
+it runs where the engine placed it. Every report may be delivered twice: the service refuses what is of an earlier
+attempt, and counts nothing again.
+"""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from evolverpc_common.redaction import Secrets
-from gepa_service.model.work import ProgramWork
+from gepa_service.model.work import LogLine, ProgramWork, Work
 
 End = Literal["completed", "paused", "failed", "cancelled", "interrupted"]
+
+Stopped = Literal["service", "pause", "money"]
+"""Why a process was asked to stop: its engine stops, the tenant paused it, or the month's money is spent."""
 
 
 class Exchanged(BaseModel):
@@ -41,10 +48,6 @@ class WorkOrder(Exchanged):
     redacted: tuple[str, ...] = Field(default=(), repr=False)
     allow_networks: tuple[str, ...] = ()
 
-    def secrets_of_tenant(self) -> Secrets:
-        """Return what replaces the secrets of the tenant."""
-        return Secrets(self.redacted, declared=True)
-
 
 class OptimizeOrder(WorkOrder):
     """Run or continue the run with the id of the work.
@@ -68,11 +71,6 @@ class ProgramOrder(WorkOrder):
     program: ProgramWork
     done: frozenset[int]
     warm_mb: int
-
-    @property
-    def left(self) -> list[tuple[int, dict[str, Any]]]:
-        """The tasks without a result, with their index."""
-        return [(index, task) for index, task in enumerate(self.program.tasks) if index not in self.done]
 
 
 Order = OptimizeOrder | ProgramOrder
@@ -156,3 +154,65 @@ REPORTS: TypeAdapter[Reported | Warm] = TypeAdapter(Reported | Warm)
 def failed(kind: str, message: str, **more: Any) -> Ended:
     """Return the end of work that cannot be done."""
     return Ended(status="failed", reason=message, failure={"kind": kind, "message": message, **more})
+
+
+class Begun(Exchanged):
+    """What an attempt needs to do its work.
+
+    `token`: of the optimizer, for the journal. `git`: the text of git's configuration for the repository. `secrets`:
+    the tenant's, by the names of variables; `headers`: entries of `secret_headers`; `redacted`: values that nothing
+    that is kept may hold. `allow_networks`: as of `WorkOrder`. `done`: the tasks of a batch that have a result.
+    """
+
+    work: Work
+    token: str = Field(repr=False)
+    git: str = Field(repr=False)
+    secrets: dict[str, str] = Field(repr=False)
+    headers: tuple[str, ...]
+    redacted: tuple[str, ...] = Field(repr=False)
+    allow_networks: tuple[str, ...]
+    done: frozenset[int]
+
+
+class LogLines(Exchanged):
+    """Consecutive lines that the processes of the work printed. `id`: of `new_id("log")`."""
+
+    id: Annotated[str, Field(pattern=r"^log_[0-9a-f]{32}$")]
+    lines: tuple[LogLine, ...]
+
+
+class Report(Exchanged):
+    """What has happened since the report before. `message`: of the process; `Ended` is the last of an attempt.
+
+    `progress`: have the record state how far the work is. `stopped`: why the process was asked to stop. `redacted`: as
+    of `Begun`, with `Ended`.
+    """
+
+    message: Message | None = None
+    logs: tuple[LogLines, ...] = ()
+    progress: bool = False
+    stopped: Stopped | None = None
+    redacted: tuple[str, ...] = Field(default=(), repr=False)
+
+
+class Wanted(Exchanged):
+    """What the attempt does from now on. `is_over`: the work is no longer this attempt's: end the process at once.
+
+    `stop`: have the process stop, and report how it ended. `token`: of the optimizer, `attempt_token`: of the attempt,
+    each in place of the one before.
+    """
+
+    is_over: bool = False
+    stop: Stopped | None = None
+    token: str = Field(default="", repr=False)
+    attempt_token: str = Field(default="", repr=False)
+
+
+class AttemptService(Protocol):
+    """The side that keeps the records. Both methods may raise `RecordsUnavailable`: call them again."""
+
+    def begin(self) -> Begun | None:
+        """Return what to do; None if there is nothing to do, or the work is not this attempt's."""
+
+    def report(self, report: Report) -> Wanted:
+        """Take a report, and return what is wanted."""

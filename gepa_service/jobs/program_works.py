@@ -1,16 +1,19 @@
-"""A batch or a step: it gets sandboxes, calls their servers, and reports what comes."""
+"""Batches and steps in their process: each gets sandboxes, calls their servers, and reports what comes."""
 
 import asyncio
 import contextlib
+import os
 import shlex
 import tempfile
+import traceback
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, Interrupted, summary
 from gepa_client.evolution.manual_mutation import GRACE_S
@@ -29,10 +32,21 @@ from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.responses import example_results, validated
 from gepa_client.transport.rpc_client import RpcClient
 from gepa_service.jobs.chat_names import ChatNames
-from gepa_service.jobs.job_sandboxes import end_earlier_attempts, work_settings
-from gepa_service.jobs.saved_program import saved_program
+from gepa_service.jobs.messages import (
+    REQUESTS,
+    Begin,
+    Ended,
+    EndWarm,
+    Message,
+    ProgramOrder,
+    Reported,
+    Spent,
+    TaskDone,
+    failed,
+)
+from gepa_service.jobs.process_main import LOG
 from gepa_service.jobs.warm_sandboxes import NO_SANDBOX_S, ModelSpending, WarmSandboxes, WorkSandboxes
-from gepa_service.jobs.work_order import Ended, Message, ProgramOrder, Spent, TaskDone, failed
+from gepa_service.jobs.work_session import ENDING, STOPPED, end_earlier_attempts, ended_by, saved_program, work_settings
 from gepa_service.model.work import PROMPT, ProgramWork
 from protocol import ApplyMutationResult, Candidate, EvaluateResult, JsonValue, Progress
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to
@@ -41,6 +55,9 @@ from protocol.errors import MutationRejected, RpcError
 Report = Callable[[Message], None]
 Present = Callable[[Candidate], Candidate]
 """Returns a candidate with the texts of the work. Raises `SettingsError`: the program has no such components."""
+
+RunTask = Callable[[str, dict[str, Any], Candidate], Awaitable[dict[str, Any]]]
+"""Returns the result of a row, by its name, with a candidate, once there is room for it."""
 
 FINALIZE_S = 120.0
 KEPT_LOG = 20
@@ -97,7 +114,8 @@ def _flags(order: ProgramOrder) -> list[str]:
 async def _done(order: ProgramOrder, sandboxes: WorkSandboxes, report: Report, log: Callable[[str], None]) -> Ended:
     program = order.program
     names = ChatNames.of(await sandboxes.opened.program_config(endpoints(sandboxes.settings)[0].url))
-    rows = [(index, names.row(task, program.model_id)) for index, task in order.left]
+    left = [(index, task) for index, task in enumerate(program.tasks) if index not in order.done]
+    rows = [(index, names.row(task, program.model_id)) for index, task in left]
 
     def present(candidate: Candidate) -> Candidate:
         chat = names.texts(program.system_prompt, component_texts(candidate))
@@ -133,34 +151,11 @@ async def _counted(report: Report) -> AsyncIterator[ModelSpending]:
         spent()
 
 
-class _Tasks:
-    """Runs tasks in all sandboxes, by a fleet as a run has it: one is sent once a sandbox has a process for it."""
-
-    def __init__(self, order: ProgramOrder, fleet: Fleet) -> None:
-        self._traces, self._fleet = order.program.traces, fleet
-        self._journal = Journal(order.id)  # names the calls; nothing is kept of them
-
-    async def result(self, name: str, row: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
-        """Return the result of a row with a candidate, once there is room for it."""
-
-        def parse(answer: JsonValue) -> Reply[list[dict[str, Any]]]:
-            return Reply(example_results(EvaluateResult, answer, 1))
-
-        params = {"candidate": candidate, "batch": [Row(name, row).wire], "capture_traces": self._traces}
-        call = Call("evaluate", params, parse, about=f"task {name!r}", rows=[name])
-        [request] = self._journal.ask([request_key(EVALUATE, call.about)])
-        try:
-            [result] = (await self._fleet.call(call, self._journal.attempts(request, EVALUATE))).value
-        except Interrupted as ended:  # no run is interrupted here: the task has no result
-            return _none("infra_error", ended.reason)
-        except (ClientError, RpcError) as error:
-            return _none("infra_error", summary(error))
-        return result
-
-
 @contextlib.asynccontextmanager
-async def _tasks(order: ProgramOrder, sandboxes: WorkSandboxes, bundles: Sequence[str]) -> AsyncIterator[_Tasks]:
-    """Open a fleet of the sandboxes for the block. `bundles`: all commits that a server may lack.
+async def _runner(order: ProgramOrder, sandboxes: WorkSandboxes, bundles: Sequence[str]) -> AsyncIterator[RunTask]:
+    """Open a fleet of the sandboxes for the block, as a run has it; yield what runs a task in any of them.
+
+    A task is sent once a sandbox has a process for it. `bundles`: all commits that a server may lack.
 
     Raises:
         ClientError, RpcError: none can be used.
@@ -173,11 +168,29 @@ async def _tasks(order: ProgramOrder, sandboxes: WorkSandboxes, bundles: Sequenc
         concurrency=InFlightLimit(order.program.parallelism),
         bundles=lambda _commit: [(str(at), bundle) for at, bundle in enumerate(bundles)],
     )
+    journal = Journal(order.id)  # names the calls; nothing is kept of them
+
+    def parse(answer: JsonValue) -> Reply[list[dict[str, Any]]]:
+        return Reply(example_results(EvaluateResult, answer, 1))
+
+    async def run(name: str, row: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
+        batch = [Row(name, row).wire]
+        params = {"candidate": candidate, "batch": batch, "capture_traces": order.program.traces}
+        call = Call("evaluate", params, parse, about=f"task {name!r}", rows=[name])
+        [request] = journal.ask([request_key(EVALUATE, call.about)])
+        try:
+            [result] = (await fleet.call(call, journal.attempts(request, EVALUATE))).value
+        except Interrupted as ended:  # no run is interrupted here: the task has no result
+            return _none("infra_error", ended.reason)
+        except (ClientError, RpcError) as error:
+            return _none("infra_error", summary(error))
+        return result
+
     try:
         await fleet.open(endpoints(sandboxes.settings))
         assert sandboxes.settings.fleet is not None, "a session with a ready sandbox has a fleet file"  # noqa: S101
         fleet.follow(sandboxes.settings.fleet)
-        yield _Tasks(order, fleet)
+        yield run
     finally:
         await fleet.aclose()
 
@@ -193,7 +206,7 @@ async def _rollouts(
     left = {index for index, _ in rows}
 
     async def run(index: int, row: dict[str, Any]) -> None:
-        report(TaskDone(index=index, result=await tasks.result(str(index), row, candidate)))
+        report(TaskDone(index=index, result=await run_task(str(index), row, candidate)))
         left.remove(index)
 
     reason = None
@@ -201,7 +214,7 @@ async def _rollouts(
         await client.discover()
         # what is wrong with the code or the texts ends the batch
         candidate = present(await version_on(client, order.program))
-    async with _tasks(order, sandboxes, order.program.bundles) as tasks:
+    async with _runner(order, sandboxes, order.program.bundles) as run_task:
         try:
             async with asyncio.timeout(order.program.timeout_s), asyncio.TaskGroup() as group:
                 for index, row in rows:
@@ -258,8 +271,8 @@ async def _step(
                 bundles.append(changed.bundle)
             after = changed.candidate
             made = changed.model_dump(mode="json", include={"branch", "commit", "diff", "summary"})
-        async with _tasks(order, sandboxes, bundles) as tasks:
-            run = partial(_tried, tasks, before if program.run_before else None, after)
+        async with _runner(order, sandboxes, bundles) as run_task:
+            run = partial(_tried, run_task, before if program.run_before else None, after)
             tried = await asyncio.gather(*(run(*each) for each in rows))
         saved, reason = await _program_json(sandboxes, client, after, [each["after"] for each in tried], log)
     result = {
@@ -275,10 +288,10 @@ async def _step(
 
 
 async def _tried(
-    tasks: _Tasks, before: Candidate | None, after: Candidate, index: int, row: dict[str, Any]
+    run_task: RunTask, before: Candidate | None, after: Candidate, index: int, row: dict[str, Any]
 ) -> dict[str, Any]:
     candidates = {"after": after} if before is None else {"before": before, "after": after}
-    results = await asyncio.gather(*(tasks.result(str(index), row, each) for each in candidates.values()))
+    results = await asyncio.gather(*(run_task(str(index), row, each) for each in candidates.values()))
     return dict(zip(candidates, results, strict=True))
 
 
@@ -341,3 +354,68 @@ def with_texts(candidate: Candidate, texts: Mapping[str, str]) -> Candidate:
     added = {**added_to(candidate), **{name: text for name, text in texts.items() if name not in candidate}}
     found = {**candidate, **own}
     return {**found, ADDED_COMPONENTS: added_components(added)} if ADDED_COMPONENTS in candidate else found
+
+
+class ProcessWorks:
+    """Carries out the orders of lines, in one event loop. `report`: takes lines of JSON."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._warm: WarmSandboxes | None = None
+        self._works: dict[str, asyncio.Task[None]] = {}
+
+    def take(self, line: bytes) -> None:
+        """Begin or stop a work, or end the sandboxes that wait, as a line requests."""
+        request = REQUESTS.validate_json(line)
+        if isinstance(request, Begin):
+            assert isinstance(request.order, ProgramOrder), "an optimization has a process of its own"  # noqa: S101
+            name = request.order.folder.name
+            task = self._works[name] = asyncio.create_task(self._work(request.order), name=name)
+            task.add_done_callback(self._ended_task)
+        elif isinstance(request, EndWarm):
+            if self._warm is not None:
+                self._warm.end()
+        elif (work := self._works.get(request.work)) is not None and not work.cancelling():
+            work.cancel()
+
+    def _ended_task(self, task: asyncio.Task[None]) -> None:
+        del self._works[task.get_name()]
+        if task.cancelled():  # before it had begun
+            self._report(Reported(work=task.get_name(), message=STOPPED).model_dump_json())
+
+    async def close(self) -> None:
+        """Stop all works, and end all sandboxes."""
+        for work in self._works.values():
+            if not work.cancelling():
+                work.cancel()
+        await asyncio.gather(*self._works.values(), return_exceptions=True)
+        if self._warm is not None:
+            await self._warm.close()
+
+    async def _work(self, order: ProgramOrder) -> None:
+        def report(message: Message) -> None:
+            self._report(Reported(work=order.folder.name, message=message).model_dump_json())
+
+        if self._warm is None:
+            os.environ.update(order.secrets)
+            networks = parse_networks(order.allow_networks)
+            self._warm = WarmSandboxes(networks, lambda warm: self._report(warm.model_dump_json()), order.warm_mb)
+        try:
+            with (order.folder / LOG).open("a", encoding="utf-8") as log:
+                ended = await self._ended(order, self._warm, report, log)
+        except OSError as error:  # of the log
+            ended = ended_by(error)
+        report(ended)
+
+    async def _ended(
+        self, order: ProgramOrder, warm: WarmSandboxes, report: Callable[[Message], None], log: TextIO
+    ) -> Ended:
+        try:
+            return await work_on_program(order, warm, report, lambda text: print(text, file=log, flush=True))
+        except asyncio.CancelledError:
+            return STOPPED
+        except ENDING as error:
+            return ended_by(error)
+        except Exception as error:  # noqa: BLE001  it may not end the other works; another attempt continues
+            traceback.print_exc(file=log)
+            return Ended(status="interrupted", reason=f"an error of the service: {type(error).__name__}")

@@ -10,7 +10,7 @@ from evolverpc_common.output_tail import OutputTail
 from gepa_client.sandboxing.session_interface import RUN_LABEL
 from gepa_client.settings.run_config import RunConfig
 from gepa_service.jobs.job_environment import basic_environment
-from gepa_service.jobs.job_sandboxes import end_earlier_attempts
+from gepa_service.jobs.work_session import end_earlier_attempts
 from sandbox_runtime import Command, PreparedEnvironment, Recipe, SandboxSpec
 from sandbox_runtime.backends.modal.backend import ModalBackend
 from tests.support.modal_cloud import found_by_this_process, loopback_modal_beside

@@ -1,1 +1,0 @@
-"""What the service stores besides journals: records of tenants, in SQLite or MongoDB."""

@@ -1,1 +1,0 @@
-"""Webhooks of tenants: what happened, sent to their own servers, signed and retried."""
