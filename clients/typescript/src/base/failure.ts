@@ -1,9 +1,8 @@
-/** How the contract describes a thrown value: class name, message, and the program's part of the stack. */
+/** What a program threw or returned in breach of the contract, and how the contract describes it. */
 
 import type { ExampleError } from "../generated/types.js";
-import { namesOf } from "./error-values.js";
 import { wellFormed } from "./json.js";
-import { isObject } from "./values.js";
+import { isObject, namesOf, shown } from "./values.js";
 
 const MAX_MESSAGE = 8 * 1024;
 const MAX_TRACEBACK = 32 * 1024;
@@ -40,4 +39,14 @@ function usersFrames(stack: string): string {
 
 function clipped(text: string, most: number): string {
   return wellFormed(text.length <= most ? text : `${text.slice(0, most)} ...`);
+}
+
+/** A program's answer that breaks the contract: its example fails with this message. */
+export class InvalidResult extends Error {}
+
+/** Return a number; a boolean counts as 1 or 0, as in Python. Throws `InvalidResult`, which calls the value `what`. */
+export function finite(value: unknown, what: string): number {
+  if (typeof value === "boolean") return Number(value);
+  if (typeof value === "number" && Number.isFinite(value)) return value;
+  throw new InvalidResult(`${what} must be a finite number, not ${shown(value)}`);
 }

@@ -1,4 +1,4 @@
-/** Modules of Node that other runtimes may have too; nothing here is imported, so that the package loads without them. */
+/** What runtimes have in different forms: modules of Node, of which nothing is imported here, and timers. */
 
 /** The part of Node's `AsyncLocalStorage` that is used here. */
 export interface AsyncStorage<Store> {
@@ -66,4 +66,15 @@ export function builtin<Module extends object>(name: string): Module | undefined
 
 function runtime(): Runtime {
   return globalThis as Runtime;
+}
+
+/** The longest delay of a timer; a longer one would fire at once. */
+export const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** Call `action` once after so many seconds; returns a function that prevents it. */
+export function runAfter(seconds: number, action: () => void): () => void {
+  const timer: unknown = setTimeout(action, Math.min(seconds * 1000, MAX_TIMER_MS));
+  // Node and Bun return objects with `unref`, other runtimes plain numbers.
+  (timer as { unref?: () => void }).unref?.();
+  return () => clearTimeout(timer as ReturnType<typeof setTimeout>);
 }

@@ -3,13 +3,12 @@
 import { InvalidParams } from "../generated/errors.js";
 import type { WireTypes } from "../generated/types.js";
 import * as schemas from "../generated/validators.js";
-import { unpacked } from "./exact-values.js";
-import { pathText } from "./json.js";
+import { pathText, unpacked } from "./json.js";
 
 export type WireTypeName = keyof WireTypes;
 
 /** One fault: `path` is relative to the value checked, such as `batch[0].data`; empty for the value itself. */
-export interface Fault {
+interface Fault {
   path: string;
   message: string;
 }

@@ -7,11 +7,11 @@
  */
 
 import type { Cancellation } from "../base/cancellation.js";
-import { unpacked } from "../base/exact-values.js";
-import { InvalidResult } from "../base/invalid-result.js";
-import { type JsonValue, toExactJson } from "../base/json.js";
+import { InvalidResult } from "../base/failure.js";
+import { type JsonValue, toExactJson, unpacked } from "../base/json.js";
 import { jsonOrRepr } from "../base/json-or-repr.js";
-import { type Log, Notices } from "../base/notices.js";
+import { Notices } from "../base/notices.js";
+import type { Settings } from "../base/options.js";
 import { joined, summed } from "../base/usage.js";
 import type { ExampleResult, Step, Usage } from "../generated/types.js";
 import {
@@ -27,11 +27,10 @@ import type { ExampleRow } from "../rows/rows.js";
 import { watchAiSdk } from "../steps/ai-sdk-telemetry.js";
 import { runExample } from "../steps/spans.js";
 import { parseFailure, unrecordedStep } from "../steps/steps.js";
-import { TrajectoryRecorder } from "../steps/trajectory-recorder.js";
+import { TrajectoryRecorder } from "../steps/trajectory.js";
 import { ExampleCalls } from "../wire/example-calls.js";
 import { whileRunning } from "../wire/place.js";
 import { watchNetwork } from "../wire/watch.js";
-import { reportComponentFeedback } from "./component-feedback.js";
 import { runWithDeadline } from "./deadline.js";
 import { logged, withLog } from "./example-log.js";
 import {
@@ -41,11 +40,11 @@ import {
   finishedResult,
   readBatchResult,
   readScore,
+  reportComponentFeedback,
   rescored,
   unfinishedResult,
   withoutModelResult,
 } from "./example-results.js";
-import type { Slots } from "./slots.js";
 
 /** How long examples that never wait may block the event loop. */
 const MAX_BLOCKED_MS = 20;
@@ -54,7 +53,7 @@ const MAX_BLOCKED_MS = 20;
  * One evaluation. `onResult` is called exactly once for each position of `batch`, in any order. `timeoutS`: seconds of
  * each example, if that is less than the runner's own limit.
  */
-export interface Evaluation {
+interface Evaluation {
   candidate: Candidate;
   batch: readonly ExampleRow[];
   captureTraces: boolean;
@@ -71,28 +70,21 @@ interface Trial {
 /** Begin an attempt, after others that cost `spent`; what it does over the network is kept in `calls`. */
 type Begin = (calls: ExampleCalls, spent: Usage) => Trial;
 
-/** What a runner keeps to. */
-interface Rules {
-  /** Seconds one example may run; undefined for no deadline. */
-  exampleTimeoutS: number | undefined;
-  /** False if the peer does that. */
+/** What a runner keeps to. `enforcesDeadlines`: false if the peer does that. */
+type Rules = Pick<Settings, "concurrency" | "exampleTimeoutS" | "modelHosts" | "trustResults" | "log"> & {
   enforcesDeadlines: boolean;
-  /** Hosts at which every call is one of a model. */
-  modelHosts: ReadonlySet<string>;
-  /** Whether a returned result counts although the last call of a model failed. */
-  trustResults: boolean;
-  log: Log;
-}
+};
 
 export class Runner {
   readonly #notices: Notices;
+  readonly #slots: Slots;
   #yieldRequestedAt: number | undefined;
 
   constructor(
     private readonly program: Program,
-    private readonly slots: Slots,
     private readonly rules: Rules,
   ) {
+    this.#slots = new Slots(rules.concurrency);
     this.#notices = new Notices(rules.log);
     watchNetwork();
   }
@@ -150,12 +142,12 @@ export class Runner {
     cancellation: Cancellation,
     begin: Begin,
   ): Promise<ExampleResult[] | undefined> {
-    const { capacity } = this.slots;
+    const { capacity } = this.#slots;
     const seconds = this.#limitS(timeoutS) * examples;
     let spent: Usage = {};
     for (const alone of [false, true]) {
       const weight = alone ? capacity : Math.min(examples, capacity);
-      if (!(await this.slots.enter(weight, cancellation))) return undefined;
+      if (!(await this.#slots.enter(weight, cancellation))) return undefined;
       try {
         await this.#yieldToEventLoop();
         const calls = new ExampleCalls(this.rules.modelHosts);
@@ -172,7 +164,7 @@ export class Runner {
         const failed = withLog(unfinishedResult(ending, seconds, attempt), log);
         return Array.from({ length: examples }, () => failed);
       } finally {
-        this.slots.leave(weight);
+        this.#slots.leave(weight);
       }
     }
     throw new Error("an attempt was inconclusive although nothing else ran");
@@ -297,4 +289,52 @@ function readAll(given: unknown, expected: number): unknown[] {
 function stopwatch(): () => number {
   const started = performance.now();
   return () => (performance.now() - started) / 1000;
+}
+
+/** Room for a number of running examples; others wait in order of arrival. */
+class Slots {
+  #free: number;
+  readonly #waiting = new Set<{ weight: number; enter: () => void }>();
+
+  constructor(readonly capacity: number) {
+    this.#free = capacity;
+  }
+
+  /** Wait for free capacity in order of arrival; false if cancelled while waiting. */
+  enter(weight: number, cancellation: Cancellation): Promise<boolean> {
+    if (cancellation.cancelled) return Promise.resolve(false);
+    if (this.#waiting.size === 0 && this.#free >= weight) {
+      this.#free -= weight;
+      return Promise.resolve(true);
+    }
+    return new Promise((resolve) => {
+      const waiter = {
+        weight,
+        enter: () => {
+          forget();
+          resolve(true);
+        },
+      };
+      const forget = cancellation.onCancel(() => {
+        this.#waiting.delete(waiter);
+        resolve(false);
+        this.#next(); // the next one may need less
+      });
+      this.#waiting.add(waiter);
+    });
+  }
+
+  leave(weight: number): void {
+    this.#free += weight;
+    this.#next();
+  }
+
+  #next(): void {
+    for (const waiter of this.#waiting) {
+      if (waiter.weight > this.#free) return;
+      this.#waiting.delete(waiter);
+      this.#free -= waiter.weight;
+      waiter.enter();
+    }
+  }
 }

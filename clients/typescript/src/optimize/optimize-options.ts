@@ -1,19 +1,19 @@
-/** The options of `optimize`: their types, their checks, and the program that they make. */
+/** The options of `optimize`: their types, their checks, the program that they make, and the settings of the optimizer among them. */
 
 import { A_FUNCTION, ANYTHING, checkKinds, type Kind, SetupError, TRUE_OR_FALSE } from "../base/configuration.js";
 import { sha256 } from "../base/digest.js";
 import { type OptimizeSettings, type RunEvent, SETTINGS } from "../generated/optimize.js";
-import { checkProgram, PROGRAM_PARTS } from "../program/check-program.js";
-import type {
-  BatchProgram,
-  Candidate,
-  FunctionProgram,
-  NewTexts,
-  Program,
-  ReflectiveDataset,
+import {
+  type BatchProgram,
+  type Candidate,
+  checkProgram,
+  type FunctionProgram,
+  type NewTexts,
+  PROGRAM_PARTS,
+  type Program,
+  type ReflectiveDataset,
 } from "../program/program.js";
 import type { RowSource } from "../rows/row-sources.js";
-import { SPLITS } from "./optimizer-settings.js";
 
 /** What `optimize` takes: its own options, and every setting of `evolverpc optimize`. */
 export interface OptimizeOptions<Data, Output, Component extends string = string> extends OptimizeSettings {
@@ -50,6 +50,9 @@ export interface OptimizeOptions<Data, Output, Component extends string = string
 }
 
 export type AnyOptions = OptimizeOptions<unknown, unknown>;
+
+/** The options that hold rows, with the splits that the optimizer reads them from. */
+const SPLITS = { trainset: "train", valset: "val", testset: "test" } as const;
 
 /** The options that are no settings of the optimizer. */
 const OWN_OPTIONS: Record<Exclude<keyof AnyOptions, keyof OptimizeSettings | keyof typeof SPLITS>, Kind> = {
@@ -113,8 +116,43 @@ export function programOf({ program, propose, ...options }: AnyOptions): Program
 }
 
 /** A text that changes if a function of the program does: its file may differ, by the option `resume` alone. */
-export function digestOf({ program, propose }: AnyOptions): string {
+export function digestOf({ program, propose }: AnyOptions): Promise<string> {
   const source = program as unknown as Record<string, unknown>;
   const functions = [...PARTS.map((name) => source[name]), propose].filter((part) => typeof part === "function");
   return sha256(functions.map(String).join("\n"));
+}
+
+const NAMES = [...SETTINGS, ...Object.keys(SPLITS)];
+const SPELLINGS = new Map(NAMES.map((name) => [snakeCase(name), name]));
+
+/**
+ * Return the settings among options as variables of the environment, which other users cannot read.
+ *
+ * Throws `SetupError` for a value that would have no effect.
+ */
+export function variablesOf(options: OptimizeSettings & { propose?: unknown }): Record<string, string> {
+  const given: Record<string, unknown> = { ...options };
+  if (options.propose !== undefined) given.reflectionLm = "program";
+  const variables = NAMES.filter((name) => given[name] !== undefined).map((name) => {
+    const value = SPLITS[name as keyof typeof SPLITS] ?? given[name];
+    return [`GEPA_${snakeCase(name).toUpperCase()}`, asText(name, value)];
+  });
+  return Object.fromEntries(variables);
+}
+
+function asText(name: string, value: unknown): string {
+  if (value === null || value === "") {
+    throw new SetupError(`\`${name}\` is ${value === "" ? "empty" : "null"}: leave it out`);
+  }
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+function snakeCase(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+/** Return a message of the optimizer with the names of settings as they are in TypeScript. */
+export function respelled(message: string): string {
+  return message.replace(/(?<=`)(?:GEPA_)?(\w+)(?=`)/g, (found, name) => SPELLINGS.get(name.toLowerCase()) ?? found);
 }

@@ -1,7 +1,7 @@
 /** The rows that a program holds: listed by page, found by id, copied before use. */
 
-import { canonicalJson, type JsonValue } from "../base/json.js";
-import { digestText } from "../base/text-digest.js";
+import { digestOfJson } from "../base/digest.js";
+import type { JsonValue } from "../base/json.js";
 import { invalidParams, unpackedParam } from "../base/validate.js";
 import { UnknownExample } from "../generated/errors.js";
 import type { DatasetInfo, Example, ListExamplesResult } from "../generated/types.js";
@@ -51,7 +51,7 @@ export class Rows {
 
   async describe(): Promise<Record<string, DatasetInfo>> {
     const infos = [...this.splits].map(async ([split, rows]): Promise<[string, DatasetInfo]> => {
-      return [split, { size: rows.length, digest: `sha256:${await digestText(canonicalJson(rows))}` }];
+      return [split, { size: rows.length, digest: `sha256:${await digestOfJson(rows)}` }];
     });
     return Object.fromEntries(await Promise.all(infos));
   }

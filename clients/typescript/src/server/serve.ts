@@ -3,20 +3,17 @@
 import type { Server } from "node:http";
 import { resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { hostChecker, isLoopback } from "../base/access.js";
 import { anyOf, type OptionsOf, type ReadBy, readKnownOptions, SetupError, seconds } from "../base/configuration.js";
-import { digestOfScript } from "../base/digest.js";
-import { hostChecker, isLoopback } from "../base/hosts.js";
-import { MAX_TIMER_MS } from "../base/timers.js";
+import { ENDPOINT_OPTIONS } from "../base/options.js";
+import { MAX_TIMER_MS } from "../base/runtime.js";
 import { PACKAGE_VERSION } from "../base/version.js";
-import { captureOutput } from "../evaluate/capture-output.js";
 import type { DiscoverResult } from "../generated/types.js";
 import { isBatchProgram, type Program } from "../program/program.js";
 import { Dispatcher } from "./dispatcher.js";
-import { HttpRouter } from "./http-router.js";
-import { boundAddress, LISTEN_OPTIONS, type ListenAddress, listenAddressOf, urlOf } from "./listen-address.js";
-import { listen } from "./node-http.js";
-import { ENDPOINT_OPTIONS } from "./options.js";
-import { asSetupError } from "./start-error.js";
+import { HttpRouter } from "./handler.js";
+import { boundAddress, LISTEN_OPTIONS, type ListenAddress, listen, listenAddressOf, urlOf } from "./node-http.js";
+import { asSetupError, captureOutput, digestOfScript } from "./node-process.js";
 import { httpTransport, MemoryStore, STORE_OPTIONS } from "./store.js";
 import { type ServerToken, serverToken, tokenRequired } from "./token-file.js";
 
@@ -31,7 +28,7 @@ const WITHOUT_SCORE =
   "evolverpc: warning: the program has no `score(example, output)`: write this function, or name a server that " +
   "scores by `evolverpc optimize --score-with URL`";
 
-export const SERVE_OPTIONS = {
+const SERVE_OPTIONS = {
   ...ENDPOINT_OPTIONS,
   ...STORE_OPTIONS,
   ...LISTEN_OPTIONS,
@@ -103,7 +100,7 @@ async function start(
   key: ServerToken,
   address: ListenAddress,
 ): Promise<{ running: RunningServer; discovery: DiscoverResult }> {
-  const settings = { ...given, digest: given.digest ?? digestOfScript() };
+  const settings = { ...given, digest: given.digest ?? (await digestOfScript()) };
   const { allowedOrigins } = settings;
   const store = new MemoryStore(settings);
   const dispatcher = await Dispatcher.create(program, settings, httpTransport(store));

@@ -1,8 +1,8 @@
 /** Models of the AI SDK (version 5 or later) and of Mastra whose calls are steps, with telemetry or without. */
 
+import { tapped } from "../base/streams.js";
 import { isObject, shown } from "../base/values.js";
-import { tapped } from "../wire/tapped-stream.js";
-import { answered } from "./ai-sdk-answers.js";
+import { answered } from "./ai-sdk-telemetry.js";
 import { ModelCall, recordsCallsOf } from "./model-calls.js";
 
 /** What a language model of any version has. */

@@ -2,10 +2,10 @@
 
 import { jsonOrRepr } from "../base/json-or-repr.js";
 import type { ModelUsage } from "../generated/types.js";
-import type { Call, ModelCallInWork } from "../wire/call.js";
+import type { Call, ModelCallInWork } from "../wire/example-calls.js";
 import { currentCalls, currentPlace, inPlace, type Place } from "../wire/place.js";
 import { failureIn } from "../wire/verdict.js";
-import { MinimalSpan } from "./minimal-span.js";
+import { MinimalSpan } from "./opentelemetry.js";
 import { spanUsage, TOKENS } from "./span-values.js";
 import { recordSpan } from "./spans.js";
 

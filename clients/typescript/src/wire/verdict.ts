@@ -7,10 +7,9 @@
  * made itself is evidence only with an open call.
  */
 
-import { isError, isHolder, namesOf, ownValues, read, readOrCall } from "../base/error-values.js";
 import { isNode } from "../base/runtime.js";
-import { type Call, callOf } from "./call.js";
-import { ExampleCalls } from "./example-calls.js";
+import { isError, isHolder, namesOf, ownValues, read, readOrCall } from "../base/values.js";
+import { type Call, callOf, ExampleCalls } from "./example-calls.js";
 import { AWS_THROTTLING, type Failure, isTimeout, isTransientInGrpc, isTransientStatus, reasonOf } from "./failures.js";
 import { hasLostConnection } from "./watch-sockets.js";
 
