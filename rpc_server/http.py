@@ -21,11 +21,11 @@ from multidict import MultiMapping
 from evolverpc_common.http_connection import CountedConnection
 from evolverpc_common.open_connections import OpenConnections
 from protocol.errors import InternalError, InvalidRequest, LimitExceeded, ParseError, RpcError, Unauthorized
+from rpc_server.dispatch import error_body
 from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.methods.service import Service
 from rpc_server.program.program import Program
-from rpc_server.rpc.dispatch import error_body
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 
 if TYPE_CHECKING:
     from rpc_server.mutations.transaction import CodeMutations

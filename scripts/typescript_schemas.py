@@ -14,7 +14,7 @@ from gepa_client.page.page_answers import AnyPageAnswer
 from gepa_client.page.page_events import AnyPageEvent
 from gepa_client.settings.run_config import RunConfig
 from protocol import errors
-from rpc_server.worker import model_apis, response_body, span_attributes
+from rpc_server.worker import model_apis, response_body, spans
 
 
 def schemas() -> dict[str, Any]:
@@ -26,7 +26,7 @@ def schemas() -> dict[str, Any]:
         "pageEventKeys": KEYS,
         "pageAnswers": _schema(AnyPageAnswer),
         "spans": {
-            name: getattr(span_attributes, name)
+            name: getattr(spans, name)
             for name in (
                 *("OPERATIONS", "OPENINFERENCE_KINDS", "SYSTEM_ROLES", "CALL_TYPES", "TEXT_TYPES", "TOKENS"),
                 *("SHORTEST_TEXT", "LONGEST_MODEL"),

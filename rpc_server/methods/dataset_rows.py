@@ -9,10 +9,10 @@ from evolverpc_common.exact_values import KINDS, MARK, place_of_marker
 from evolverpc_common.rows import RowFileError, is_untyped
 from protocol import DatasetInfo, Example, JsonValue, ListedExample, ListExamplesResult
 from protocol.errors import ProgramFailed, UnknownExample
+from rpc_server import wire
 from rpc_server.program.program import Program
-from rpc_server.rpc import wire
-from rpc_server.rpc.params import invalid
-from rpc_server.worker.exact_values import MalformedMarkerError, unpacked
+from rpc_server.wire import invalid
+from rpc_server.worker.json_values import MalformedMarkerError, unpacked
 
 _LOOKS_MARKED = MARK.encode()
 

@@ -13,7 +13,7 @@ from protocol.errors import ProgramFailed
 from rpc_server.mutations.agents import agent_from
 from rpc_server.mutations.rules import Rules
 from rpc_server.mutations.transaction import CodeMutations, run_check
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 from rpc_server.worktrees.instances import InstancePool
 from rpc_server.worktrees.repository import UserRepository
 from rpc_server.worktrees.staged_change import StagedChange

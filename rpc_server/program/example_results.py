@@ -9,9 +9,9 @@ from protocol import ExampleResult, Usage
 from protocol.base import MAX_RESULT_NESTING, is_nested_deeper
 from protocol.errors import LimitExceeded
 from protocol.over_stdio import filled_result
+from rpc_server import wire
 from rpc_server.program.program import ResultDict
-from rpc_server.rpc import wire
-from rpc_server.rpc.params import first_error
+from rpc_server.wire import first_error
 
 UsageDict = dict[str, Any]
 """The known fields of `protocol.Usage`, as JSON."""

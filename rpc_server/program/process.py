@@ -5,10 +5,10 @@ from typing import Any
 
 from evolverpc_common.display_text import counted, plain
 from protocol.errors import LimitExceeded
+from rpc_server.process_limits import answer_bytes
 from rpc_server.program.child_process import ChildProcess, Exit, Pipes
 from rpc_server.program.process_output import BoundedLog, OpenRequest, ProcessOutput
 from rpc_server.program.stdio import LOG_TAIL_BYTES, LineSplitter, fault_of, read_line, request_line
-from rpc_server.settings.process_limits import answer_bytes
 
 SILENCE_S = 3.0
 """Seconds without an answer to the first request after which the reason is reported."""

@@ -12,8 +12,8 @@ from rpc_server.program.child_process import Exit
 from rpc_server.program.process_output import BoundedLog, report_output
 from rpc_server.program.program import ResultDict
 from rpc_server.program.stdio import UnreadableMessage
-from rpc_server.rpc.params import first_error
-from rpc_server.worker.model_usage import sum_usage
+from rpc_server.wire import first_error
+from rpc_server.worker.model_apis import sum_usage
 
 
 class Attempt:

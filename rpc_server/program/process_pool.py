@@ -16,7 +16,7 @@ from rpc_server.program.process_output import OpenRequest
 from rpc_server.program.process_start import Worker
 from rpc_server.program.program import PROGRAM_CAPABILITIES, ResultDict, combined_limits
 from rpc_server.program.scheduler import Scheduler, Turns
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 
 GRACE_S = 0.75
 """Seconds after its limit in which a process may still answer a request, before it is ended."""

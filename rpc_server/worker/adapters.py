@@ -15,7 +15,7 @@ from collections import OrderedDict
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from . import encode, reflective_records, results
+from . import json_values, reflective_records, results
 from .errors import ContractError, InvalidResult, ProgramProblem
 from .functions import proposed
 from .program_loading import Config, seed_from
@@ -112,7 +112,7 @@ class AdapterProgram:
                 else:
                     answers = await executor.within(limit_s, self._evaluate_items(items, capture))
                     _check_answers(answers, items, capture)
-            outputs = [encode.json_or_repr(output) for answer in answers for output in answer.outputs]
+            outputs = [json_values.json_or_repr(output) for answer in answers for output in answer.outputs]
             results.check_calls(calls, trusted=self._config.trust_results)
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is the batch's result
             outcome = {**results.failed(problem, calls, limit_s), "hosts": calls.hosts}
@@ -160,7 +160,7 @@ class AdapterProgram:
         """Return the adapter's own new texts."""
         dataset = reflective_records.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = self._adapter.propose_new_texts(params["candidate"], dataset, params["components_to_update"])
-        return encode.to_text(proposed(dict(texts)), "texts")
+        return json_values.to_text(proposed(dict(texts)), "texts")
 
     def _restore(self, state: Any) -> None:
         if state is not None and "adapter_state" in self.capabilities:
@@ -171,8 +171,8 @@ class AdapterProgram:
         if "adapter_state" not in self.capabilities:
             return ""
         try:
-            return ',"adapter_state":%s' % encode.exact_text(self._adapter.get_adapter_state(), "adapter_state")
-        except encode.NotJsonError:
+            return ',"adapter_state":%s' % json_values.exact_text(self._adapter.get_adapter_state(), "adapter_state")
+        except json_values.NotJsonError:
             if required:
                 raise
             return ""
@@ -260,7 +260,7 @@ def _check_lengths(answer: Any, expected: int, capture: bool) -> None:
         if values is None and (name == "objective_scores" or name == "trajectories"):
             continue
         if values is None:
-            raise InvalidResult("evaluate() returned a %s without `%s`" % (encode.dotted(type(answer)), name))
+            raise InvalidResult("evaluate() returned a %s without `%s`" % (json_values.dotted(type(answer)), name))
         if len(values) != expected and (capture or name != "trajectories"):
             raise InvalidResult("evaluate() returned %d %s for %d examples" % (len(values), name, expected))
 
@@ -306,7 +306,7 @@ def _result(answer: Any, index: int, seconds: float, **known: Any) -> str:
         return results.text(
             "ok",
             score=score,
-            output=encode.json_or_repr(answer.outputs[index]),
+            output=json_values.json_or_repr(answer.outputs[index]),
             objective_scores=None
             if parts is None
             else {str(key): results.finite_number(part, "objective_scores.%s" % key) for key, part in parts.items()},

@@ -10,9 +10,10 @@ from time import monotonic  # user code may replace it in its module
 from types import ModuleType
 from typing import Any, Callable
 
-from . import encode, model_usage, reflective_records, results, spans
+from . import json_values, reflective_records, results, spans
 from .calls import ExampleCalls
 from .errors import Cancelled, InvalidResult, ModelUnavailable, ProgramProblem
+from .model_apis import sum_usage
 from .program_loading import Config, seed_from
 from .stdio_server import Executor
 from .steps import Trace, warn, warn_of_feedback
@@ -147,19 +148,19 @@ class FunctionProgram:
         if (fault := fault_of_texts(texts, params["components_to_update"])) is not None:
             reason = "propose_new_texts() returned %s; %s" % (fault, TEXTS_ADVICE)
             raise ProgramProblem("propose_new_texts", reason)
-        return encode.to_text(proposed(texts), "texts")
+        return json_values.to_text(proposed(texts), "texts")
 
     async def finalize(self, params: dict[str, Any], executor: Executor) -> str:
         """Call the program's `finalize`; its return value is a message for people."""
         message = await executor.resolve(
             self._finalize(*(params[name] for name in ("best_candidate", "best_score", "run")))
         )
-        return "{}" if message is None else '{"message":%s}' % encode.to_text(str(message), "message")
+        return "{}" if message is None else '{"message":%s}' % json_values.to_text(str(message), "message")
 
     async def write_texts(self, params: dict[str, Any], executor: Executor) -> str:
         """Let the program write a candidate's texts into its files; return their paths."""
         files = await executor.resolve(self._write_texts(params["candidate"]))
-        return '{"files":%s}' % encode.to_text([os.fspath(file) for file in files or ()], "files")
+        return '{"files":%s}' % json_values.to_text([os.fspath(file) for file in files or ()], "files")
 
     async def _example_result(
         self,
@@ -181,10 +182,10 @@ class FunctionProgram:
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
             outcome = results.failed(problem, calls, limit_s)
             if issubclass(type(problem), ModelUnavailable):
-                outcome["output"] = encode.json_or_repr(example_run.output)
+                outcome["output"] = json_values.json_or_repr(example_run.output)
         seconds = monotonic() - started
         example_run.trace.end()
-        outcome["usage"] = model_usage.sum_usage(example_run.usage, example_run.scoring_usage) or calls.usage
+        outcome["usage"] = sum_usage(example_run.usage, example_run.scoring_usage) or calls.usage
         outcome["hosts"] = calls.hosts
         if outcome["status"] in ("ok", "rollout"):
             outcome["output"] = example_run.output
@@ -194,7 +195,7 @@ class FunctionProgram:
             outcome["trajectory"] = example_run.trace
         try:
             return results.text(seconds=seconds, **outcome)
-        except encode.NotJsonError as problem:
+        except json_values.NotJsonError as problem:
             return results.invalid(str(problem), seconds, hosts=calls.hosts)
 
     async def _run_example(self, example_run: _ExampleRun, executor: Executor) -> None:
@@ -247,7 +248,7 @@ TEXTS_ADVICE = "return a dict from component to new text, with no component but 
 def fault_of_texts(texts: Any, components: list[str]) -> str | None:
     """Return how the answer of `propose_new_texts` is no dict for these components; None if it is one."""
     if not isinstance(texts, dict):
-        return "a %s" % encode.dotted(type(texts))
+        return "a %s" % json_values.dotted(type(texts))
     for name in texts:
         if name not in components:
             return "a text for %r, but `components` holds %s alone" % (
@@ -267,7 +268,7 @@ def proposed(texts: dict[str, Any]) -> dict[str, dict[str, str]]:
 
 def _fault_of_text(text: Any) -> str | None:
     if not isinstance(text, str):
-        return "a %s is no text" % encode.dotted(type(text))
+        return "a %s is no text" % json_values.dotted(type(text))
     try:
         text.encode()
     except UnicodeEncodeError as error:

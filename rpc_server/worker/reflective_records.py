@@ -10,7 +10,7 @@ import re
 import sys
 from typing import Any
 
-from .encode import NotJsonError, readable_text, to_text
+from .json_values import NotJsonError, readable_text, to_text
 
 REFERENCE = "$image"
 MAX_BYTES = 5 * 2**20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from . import encode
+from . import json_values
 from .calls import ExampleCalls
 from .errors import InvalidResult, ModelUnavailable, TimeLimit, describe, user_traceback
 from .steps import PARSE_FAILURE, ParseFailure, Trace, warn_of_score
@@ -46,9 +46,9 @@ def read_score(value: Any) -> Score:
 
 def _score_of(score: Any, feedback: Any = None, objectives: Any = None, by_component: Any = None) -> Score:
     if feedback is not None and not isinstance(feedback, str):
-        raise InvalidResult("feedback is a %s; it must be text" % encode.dotted(type(feedback)))
+        raise InvalidResult("feedback is a %s; it must be text" % json_values.dotted(type(feedback)))
     if objectives is not None and not isinstance(objectives, dict):
-        raise InvalidResult("objective_scores is a %s; it must be a mapping" % encode.dotted(type(objectives)))
+        raise InvalidResult("objective_scores is a %s; it must be a mapping" % json_values.dotted(type(objectives)))
     number = finite_number(score, "score")
     return Score(
         number,
@@ -65,7 +65,7 @@ def _component_feedback(given: Any, score: float) -> dict[str, str] | None:
     if not given:
         return None
     if not isinstance(given, dict):
-        raise InvalidResult("component_feedback is a %s; it must be a mapping" % encode.dotted(type(given)))
+        raise InvalidResult("component_feedback is a %s; it must be a mapping" % json_values.dotted(type(given)))
     texts = {}
     for name, feedback in given.items():
         if isinstance(feedback, dict) and "feedback" in feedback and _COMPONENT_KEYS.issuperset(feedback):
@@ -76,7 +76,7 @@ def _component_feedback(given: Any, score: float) -> dict[str, str] | None:
         if not isinstance(feedback, str):
             raise InvalidResult(
                 'component_feedback.%s is a %s; it must be text, or {"feedback": text, "score": number}'
-                % (name, encode.dotted(type(feedback)))
+                % (name, json_values.dotted(type(feedback)))
             )
         texts[str(name)] = feedback
     return texts
@@ -93,7 +93,7 @@ def finite_number(value: Any, name: str) -> float:
     if isinstance(value, str):
         raise InvalidResult("%s is a string (%.100r), not a number" % (name, value))
     if not hasattr(type(value), "__float__"):
-        raise InvalidResult("%s is a %s, not a number" % (name, encode.dotted(type(value))))
+        raise InvalidResult("%s is a %s, not a number" % (name, json_values.dotted(type(value))))
     try:
         result = float(value)
     except (TypeError, ValueError, OverflowError) as error:
@@ -122,11 +122,11 @@ def text(
     """Return an `ExampleResult` as JSON; optional fields that are None are left out.
 
     Raises:
-        encode.NotJsonError: naming the field and the place in it.
+        json_values.NotJsonError: naming the field and the place in it.
     """
     parts = [
-        '{"status":"%s","score":%s' % (status, encode.to_text(score, "score")),
-        '"output":' + encode.exact_text(output, "output"),
+        '{"status":"%s","score":%s' % (status, json_values.to_text(score, "score")),
+        '"output":' + json_values.exact_text(output, "output"),
     ]
     optional = (
         ("feedback", feedback),
@@ -138,9 +138,11 @@ def text(
         ("metric_calls", metric_calls),
         ("hosts", hosts or None),
     )
-    parts += ['"%s":%s' % (name, encode.to_text(value, name)) for name, value in optional if value is not None]
+    parts += ['"%s":%s' % (name, json_values.to_text(value, name)) for name, value in optional if value is not None]
     if trajectory is not None:
-        text = trajectory.text() if isinstance(trajectory, Trace) else encode.readable_text(trajectory, "trajectory")
+        text = (
+            trajectory.text() if isinstance(trajectory, Trace) else json_values.readable_text(trajectory, "trajectory")
+        )
         parts.append('"trajectory":' + text)
     parts.append('"seconds":%.6f}' % max(0.0, seconds))  # user code may stop the clock or set it back
     return ",".join(parts)
@@ -171,7 +173,7 @@ def failed(problem: BaseException, calls: ExampleCalls, limit_s: float | None) -
     kind = type(problem)  # `isinstance` asks for `__class__`, which can be user code
     if issubclass(kind, ModelUnavailable):
         return {"status": "infra_error", "error": {"type": "model_unavailable", "message": str(problem)}}
-    if issubclass(kind, (TimeLimit, InvalidResult, encode.NotJsonError)):
+    if issubclass(kind, (TimeLimit, InvalidResult, json_values.NotJsonError)):
         status, error = _ended(problem, limit_s)
         last = calls.open_model_call()
         if last is not None:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from .call_failures import has_network_errno, is_network_error, is_timeout, network_text_in
 from .calls import Call, ExampleCalls
-from .code_origin import is_installed, is_of_the_standard_library, is_of_the_worker
+from .errors import is_installed, is_of_the_standard_library, is_of_the_worker
 from .model_apis import is_transient_code, is_transient_status
 
 _MAX_EXCEPTIONS = 64

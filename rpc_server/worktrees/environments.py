@@ -14,7 +14,7 @@ from evolverpc_common.python_tools import PRINT_IMPORT_PATHS, printed_paths
 from evolverpc_common.shielded import run_shielded
 from rpc_server.jail.jail import Jail, JailFactory
 from rpc_server.program.launcher import find_interpreter, program_environment
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 from rpc_server.worktrees.dependencies import Manifest, install_into, manifests_of, node_version
 from rpc_server.worktrees.repository import UserRepository
 

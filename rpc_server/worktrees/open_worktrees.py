@@ -7,7 +7,7 @@ from evolverpc_common.open_connections import raise_descriptor_limit
 from evolverpc_common.shielded import run_shielded
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import JailFactory
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 from rpc_server.worktrees.environments import CommitEnvironments
 from rpc_server.worktrees.instances import InstancePool
 from rpc_server.worktrees.repository import UserRepository

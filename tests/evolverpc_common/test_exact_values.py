@@ -14,7 +14,7 @@ from evolverpc_common import exact_values
 from evolverpc_common.exact_values import InexactValueError, loads, packed, place_of_marker, readable
 from evolverpc_common.rows import RowFileError, read_rows
 from rpc_server.worker import encode
-from rpc_server.worker import exact_values as of_worker
+from rpc_server.worker import json_values as of_worker
 from tests.support.rounds import ALL
 
 DRAWN = settings(max_examples=100 if ALL else 25)

@@ -12,7 +12,7 @@ from protocol import ApplyMutationParams, ApplyMutationResult, Candidate
 from protocol.errors import MutationRejected
 from rpc_server.mutations.open_mutations import open_mutations
 from rpc_server.mutations.transaction import CodeMutations
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 from rpc_server.worktrees.open_worktrees import open_worktrees
 from rpc_server.worktrees.worktree_program import WorktreeProgram
 from tests.rpc_server.mutations.project import Project
