@@ -22,7 +22,7 @@ interface Inspector {
 
 /** Return a storage that follows asynchronous calls; undefined in a runtime without one. */
 export function asyncStorage<Store>(): AsyncStorage<Store> | undefined {
-  const Kind = runtime().AsyncLocalStorage ?? builtin<Runtime>("node:async_hooks")?.AsyncLocalStorage;
+  const Kind = (globalThis as Runtime).AsyncLocalStorage ?? builtin<Runtime>("node:async_hooks")?.AsyncLocalStorage;
   return Kind && (new Kind() as AsyncStorage<Store>);
 }
 
@@ -61,11 +61,7 @@ export function loadedScripts(): string[] {
 
 /** Return a module of Node; undefined in a runtime without it. */
 export function builtin<Module extends object>(name: string): Module | undefined {
-  return runtime().process?.getBuiltinModule?.(name) as Module | undefined;
-}
-
-function runtime(): Runtime {
-  return globalThis as Runtime;
+  return (globalThis as Runtime).process?.getBuiltinModule?.(name) as Module | undefined;
 }
 
 /** The longest delay of a timer; a longer one would fire at once. */

@@ -21,12 +21,6 @@ export function faults(type: WireTypeName, value: unknown): Fault[] {
   return mostSpecific(validator.errors ?? []).map((error) => fault(error, value));
 }
 
-/** Throws `InvalidParams` where the params of a method do not fit. */
-export function checkParams<Name extends WireTypeName>(type: Name, params: unknown): asserts params is WireTypes[Name] {
-  const found = faults(type, params);
-  if (found.length > 0) throw invalidParams(...found);
-}
-
 /** Return what the markers of a value in the params stand for. Throws `InvalidParams` for one that is none of the contract's. */
 export function unpackedParam(value: unknown, path: string): unknown {
   try {

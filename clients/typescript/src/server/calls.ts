@@ -33,6 +33,7 @@ interface Running {
   stopAbandonTimer: () => void;
 }
 
+/** Calls with a `call_id`: run once; a repeated request joins the call or gets its stored answer. */
 export class Calls {
   readonly #running = new Map<string, Call>();
   /** Finished calls, least recently requested first. */

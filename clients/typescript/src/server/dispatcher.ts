@@ -6,7 +6,7 @@ import { parseJson } from "../base/json.js";
 import type { Log } from "../base/notices.js";
 import type { Settings } from "../base/options.js";
 import type { RpcError } from "../base/rpc-error.js";
-import { checkParams, invalidParams, type WireTypeName } from "../base/validate.js";
+import { faults, invalidParams } from "../base/validate.js";
 import { isObject } from "../base/values.js";
 import { PACKAGE_VERSION } from "../base/version.js";
 import { Runner } from "../evaluate/runner.js";
@@ -131,7 +131,8 @@ export class Dispatcher {
     }
     if (!isObject(params))
       throw invalidParams({ path: "", message: "params must be an object: they are given by name" });
-    checkParams(row.params as WireTypeName, params);
+    const found = faults(row.params, params);
+    if (found.length > 0) throw invalidParams(...found);
     if (this.#offers("async")) checkWaitsForACall(params);
     const own = this.#own[name as keyof Own] as ((params: unknown) => unknown) | undefined;
     if (own !== undefined) return answerOf(() => own(params), this.log);

@@ -80,6 +80,7 @@ const PREFLIGHT = {
   "access-control-max-age": "600",
 };
 
+/** The HTTP rules of the contract: hosts, origins, paths, verbs, authentication, status codes. */
 export class HttpRouter {
   /** `open` returns the dispatcher, or throws the `RpcError` that explains why the program cannot be served. */
   constructor(

@@ -82,11 +82,16 @@ export async function serve<Data, Output, Component extends string = string>(
     if (process.env.GEPA_STDIO !== undefined) throw new SetupError(BEHIND_A_SERVER);
     const address = listenAddressOf(settings);
     key = serverToken(address.host, settings.tokenFile);
-    if (key.excludedBy !== undefined) console.error(exclusion(key));
+    if (key.excludedBy !== undefined) {
+      console.error(
+        `evolverpc: the new token file ${key.file} is in a git repository: a line in ${key.excludedBy} makes git ignore ` +
+          "it, so that it is not committed",
+      );
+    }
     const { running, discovery } = await start(program as Program, settings, key, address);
     captureOutput();
     announce(running, discovery, key, settings);
-    if (!returnsScores(program as Program)) console.error(WITHOUT_SCORE);
+    if (program.score === undefined && !isBatchProgram(program as Program)) console.error(WITHOUT_SCORE);
     return running;
   } catch (error) {
     key?.discard();
@@ -164,18 +169,6 @@ async function closeServer(server: Server): Promise<void> {
   await closed;
   clearInterval(sweep);
   clearTimeout(force);
-}
-
-function exclusion({ file, excludedBy }: ServerToken): string {
-  return (
-    `evolverpc: the new token file ${file} is in a git repository: a line in ${excludedBy} makes git ignore it, so that ` +
-    "it is not committed"
-  );
-}
-
-/** Whether its results have scores; `evaluate` of a program that evaluates batches itself returns them. */
-function returnsScores(program: Program): boolean {
-  return program.score !== undefined || isBatchProgram(program);
 }
 
 function announce(

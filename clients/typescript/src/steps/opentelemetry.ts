@@ -105,13 +105,13 @@ export async function findApis(): Promise<string | undefined> {
  *
  * The provider is not registered: only one can be, and that is the program's. Return whether any tracer has changed.
  */
-export function useWithoutSetUp(provider: TracerProvider, managerOf: (root: Context) => ContextManager): boolean {
+export function useWithoutSetUp(provider: TracerProvider): boolean {
   let hasChanged = false;
   for (const api of apis) {
     const proxy = api.trace?.getTracerProvider(); // undefined of a module that is still loading
     if (proxy?.setDelegate === undefined || proxy.getDelegate?.() === provider) continue;
     proxy.setDelegate(provider);
-    if (registry().context === undefined) api.context?.setGlobalContextManager(managerOf(api.ROOT_CONTEXT));
+    if (registry().context === undefined) api.context?.setGlobalContextManager(asyncContextManager(api.ROOT_CONTEXT));
     hasChanged = true;
   }
   return hasChanged;
@@ -127,7 +127,7 @@ interface SpanOptions {
 }
 
 /** Return a context manager that follows asynchronous calls. */
-export function asyncContextManager(root: Context): ContextManager {
+function asyncContextManager(root: Context): ContextManager {
   const contexts = asyncStorage<Context>();
   const manager: ContextManager = {
     active: () => contexts?.getStore() ?? root,
@@ -185,6 +185,7 @@ export function minimalProvider(
 
 const SAMPLED = 1;
 
+/** A span as OpenTelemetry's API has it, which is recorded and not exported. */
 export class MinimalSpan implements Span {
   /** Whether what is set on it has an effect. */
   recorded = false;

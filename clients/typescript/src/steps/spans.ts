@@ -4,7 +4,6 @@ import type { Notices } from "../base/notices.js";
 import { currentPlace, inPlace, onlyPlace, type Place } from "../wire/place.js";
 import {
   activeContext,
-  asyncContextManager,
   findApis,
   globalProvider,
   minimalProvider,
@@ -74,7 +73,7 @@ async function watchSpans(notices: Notices, when: "before" | "after"): Promise<b
           "program is served",
       );
     }
-    return useWithoutSetUp(minimal, asyncContextManager);
+    return useWithoutSetUp(minimal);
   }
   const { _activeSpanProcessor, activeSpanProcessor = _activeSpanProcessor } = provider as {
     _activeSpanProcessor?: SpanProcessor; // of version 2 of the SDK

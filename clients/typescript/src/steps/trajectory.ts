@@ -148,6 +148,7 @@ abstract class StepNode {
   }
 }
 
+/** A step that the program runs itself. */
 class ProgramStep extends StepNode implements StepHandle {
   usage: Usage = {};
   readonly #started = performance.now();

@@ -145,6 +145,7 @@ export interface ModelCallInWork {
   wasSeen: boolean;
 }
 
+/** A call of an example to a host: its request, and how it ended. */
 export class Call {
   outcome: Outcome = "running";
   failure: Failure | undefined;
