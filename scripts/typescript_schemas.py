@@ -14,7 +14,7 @@ from gepa_client.page.page_answers import AnyPageAnswer
 from gepa_client.page.page_events import AnyPageEvent
 from gepa_client.settings.run_config import RunConfig
 from protocol import errors
-from rpc_server.worker import model_apis, response_body, spans
+from rpc_server.worker import call_failures, model_apis, spans
 
 
 def schemas() -> dict[str, Any]:
@@ -40,8 +40,8 @@ def schemas() -> dict[str, Any]:
             "ASKED": sorted(model_apis.ASKED),
             "WITHOUT_A_NAME": model_apis.WITHOUT_A_NAME,
             "MAX_NAME": model_apis.MAX_NAME,
-            "HAS_AN_END": response_body.HAS_AN_END.pattern.decode(),
-            "ENDS": "|".join(mark.pattern.decode() for mark in response_body.ENDS),
+            "HAS_AN_END": call_failures.HAS_AN_END.pattern.decode(),
+            "ENDS": "|".join(mark.pattern.decode() for mark in call_failures.ENDS),
         },
         "errors": {kind.__name__: inspect.getdoc(kind) for kind in errors.ALL},
     }

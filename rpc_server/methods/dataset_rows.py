@@ -50,10 +50,8 @@ class Datasets:
         if rows is None:
             raise UnknownExample("unknown split", split=split, ids=[])
         page = range(offset, min(offset + limit, len(rows)))
-        if self._share_rows:
-            examples = [ListedExample(id=str(position), split=split, data=rows[position]) for position in page]
-        else:
-            examples = [ListedExample(id=str(position), split=split) for position in page]
+        data = ({"data": rows[position]} if self._share_rows else {} for position in page)
+        examples = [ListedExample(id=str(at), split=split, **shown) for at, shown in zip(page, data, strict=True)]
         return ListExamplesResult(examples=examples, total=len(rows))
 
     def hidden(self, batch: Sequence[Example]) -> Sequence[JsonValue]:

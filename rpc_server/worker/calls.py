@@ -16,7 +16,7 @@ import sys
 import threading
 from typing import Any, Callable, Container, Iterable
 
-from .call_failures import is_transient_problem, reason_of, retry_after_s
+from .call_failures import UNREAD, Body, body_of, is_transient_problem, reason_of, retry_after_s
 from .errors import calling_package
 from .model_apis import (
     Request,
@@ -32,7 +32,6 @@ from .model_apis import (
     usage_in,
     usage_of,
 )
-from .response_body import UNREAD, Body, body_of
 
 _MAX_REASON = 256  # in the contract
 

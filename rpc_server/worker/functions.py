@@ -10,7 +10,7 @@ from time import monotonic  # user code may replace it in its module
 from types import ModuleType
 from typing import Any, Callable
 
-from . import json_values, reflective_records, results, spans
+from . import json_values, results, spans
 from .calls import ExampleCalls
 from .errors import Cancelled, InvalidResult, ModelUnavailable, ProgramProblem
 from .model_apis import sum_usage
@@ -139,11 +139,11 @@ class FunctionProgram:
         """Return the program's own records."""
         arguments = (params[name] for name in ("candidate", "eval_batch", "components_to_update"))
         dataset = await executor.resolve(self._reflect(*arguments))
-        return "{%s}" % reflective_records.members(dataset)
+        return "{%s}" % results.dataset_members(dataset)
 
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:
         """Return the program's own new texts."""
-        made = reflective_records.put_back(params["reflective_dataset"], params.get("images") or {})
+        made = results.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = await executor.resolve(self._propose(params["candidate"], made, params["components_to_update"]))
         if (fault := fault_of_texts(texts, params["components_to_update"])) is not None:
             reason = "propose_new_texts() returned %s; %s" % (fault, TEXTS_ADVICE)

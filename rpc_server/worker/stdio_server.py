@@ -132,6 +132,11 @@ class Channel:
             self._lines = open(self._source, "rb", buffering=1 << 16, closefd=False)  # noqa: SIM115  # as long as the process
         return self._lines.readline()
 
+    def requests(self) -> Iterator[dict[str, Any]]:
+        """Yield the requests until the end of input."""
+        while line := self.readline():
+            yield parse(line)
+
     def answer(self, request_id: Any, member: str, text: str) -> None:
         """Write a response whose `member` ("result" or "error") is the JSON in `text`."""
         if os.getpid() != self._pid:

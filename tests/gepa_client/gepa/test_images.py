@@ -10,7 +10,7 @@ from gepa.image import Image
 
 from gepa_client import ConcurrentReflection, RemoteAdapter
 from rpc_server.worker.json_values import NotJsonError
-from rpc_server.worker.reflective_records import MAX_BYTES, members
+from rpc_server.worker.results import MAX_BYTES, members
 from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.journal.stored_journals import recording, replaying, watched
 
