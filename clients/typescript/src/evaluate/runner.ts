@@ -23,7 +23,7 @@ import {
   type ScoreContext,
   takesWholeBatches,
 } from "../program/program.js";
-import type { ExampleRow } from "../rows/rows.js";
+import type { FilledExample } from "../rows/rows.js";
 import { watchAiSdk } from "../steps/ai-sdk-telemetry.js";
 import { runExample } from "../steps/spans.js";
 import { parseFailure, unrecordedStep } from "../steps/steps.js";
@@ -55,7 +55,8 @@ const MAX_BLOCKED_MS = 20;
  */
 interface Evaluation {
   candidate: Candidate;
-  batch: readonly ExampleRow[];
+  /** With the rows as the program gets them. */
+  batch: readonly FilledExample[];
   captureTraces: boolean;
   timeoutS?: number | undefined;
   onResult: (position: number, result: ExampleResult) => void;
@@ -91,35 +92,38 @@ export class Runner {
 
   async evaluate(evaluation: Evaluation, cancellation: Cancellation): Promise<void> {
     const { batch } = evaluation;
-    const positions = batch.map((_, position) => position);
-    const units = takesWholeBatches(this.program) && batch.length > 0 ? [positions] : positions.map((at) => [at]);
-    await Promise.all(units.map((unit) => this.#unit(evaluation, unit, cancellation)));
+    const isOneCall = takesWholeBatches(this.program) && batch.length > 0;
+    const units = isOneCall ? [batch] : batch.map((example) => [example]);
+    await Promise.all(units.map((unit, first) => this.#unit(evaluation, unit, first, cancellation)));
   }
 
-  /** Run the examples of one call into the program when there is room for them. */
-  async #unit(evaluation: Evaluation, positions: number[], cancellation: Cancellation): Promise<void> {
-    const rows = positions.map((position) => evaluation.batch[position] as ExampleRow);
+  /** Run the examples of one call into the program, from the position `first`, when there is room for them. */
+  async #unit(
+    evaluation: Evaluation,
+    rows: readonly FilledExample[],
+    first: number,
+    cancellation: Cancellation,
+  ): Promise<void> {
     const begin = isBatchProgram(this.program)
       ? this.#batch(this.program, evaluation, rows)
-      : this.#example(this.program as FunctionProgram, evaluation, rows[0] as ExampleRow);
+      : this.#example(this.program as FunctionProgram, evaluation, rows[0] as FilledExample);
     const results = await this.#attempted(rows.length, evaluation.timeoutS, cancellation, begin);
-    positions.forEach((position, at) => {
-      evaluation.onResult(position, results?.[at] ?? cancelledResult({ seconds: 0, calls: new ExampleCalls() }));
+    rows.forEach((_, at) => {
+      evaluation.onResult(first + at, results?.[at] ?? cancelledResult({ seconds: 0, calls: new ExampleCalls() }));
     });
   }
 
   /** Return the same result with a score; a result that failed or was never run is returned unchanged. */
   async score(
-    { row }: ExampleRow,
+    { data: row }: FilledExample,
     result: ExampleResult,
     cancellation: Cancellation,
     timeoutS: number | undefined,
   ): Promise<ExampleResult> {
     if (result.status !== "rollout" && result.status !== "ok") return result;
     const begin: Begin = (calls, spent) => {
-      const clock = stopwatch();
       const usage: Usage = {};
-      const soFar = () => ({ seconds: clock(), usage: summed(spent, usage), calls });
+      const soFar = () => ({ seconds: calls.seconds, usage: summed(spent, usage), calls });
       const work = async (signal: AbortSignal) => {
         const trajectory = this.program.readsTrajectory ? inlineTrajectory(result) : undefined;
         const given = await this.program.score?.(row, unpacked(result.output), { signal, usage, trajectory });
@@ -176,9 +180,8 @@ export class Runner {
     return enforcesDeadlines ? Math.min(exampleTimeoutS, requestedS) : Number.POSITIVE_INFINITY;
   }
 
-  #example(program: FunctionProgram, { candidate, captureTraces }: Evaluation, { row }: ExampleRow): Begin {
+  #example(program: FunctionProgram, { candidate, captureTraces }: Evaluation, { data }: FilledExample): Begin {
     return (calls, spent) => {
-      const clock = stopwatch();
       const trace: unknown[] = [];
       const usage: Usage = {};
       const scoring: Usage = {};
@@ -187,14 +190,14 @@ export class Runner {
         measured = joined(measured, more);
       };
       const stated = (): Usage => (Object.keys(usage).length > 0 ? usage : (measured ?? usage));
-      const attempt = () => ({ seconds: clock(), usage: summed(spent, summed(stated(), scoring)), calls });
+      const attempt = () => ({ seconds: calls.seconds, usage: summed(spent, summed(stated(), scoring)), calls });
       const { readsTrajectory = false } = program;
       const recorder = captureTraces || readsTrajectory ? new TrajectoryRecorder(candidate, this.#notices) : undefined;
       const { step = unrecordedStep } = recorder ?? {};
       const work = async (signal: AbortSignal): Promise<ExampleResult[]> => {
         const context = { signal, captureTraces, trace, usage, step, parseFailure };
         if (recorder !== undefined) watchAiSdk();
-        const run = () => program.run(row, { ...candidate }, context);
+        const run = () => program.run(data, { ...candidate }, context);
         const output = await runExample(recorder, onUsage, run);
         const steps = recorder?.end(true) ?? [];
         const taken = toExactJson(output, "output");
@@ -202,7 +205,7 @@ export class Runner {
         if (unanswered !== undefined) return [unanswered];
         const seen = readsTrajectory ? trajectoryOf(steps, trace) : undefined;
         const judging: ScoreContext = { signal, usage: scoring, trajectory: structuredClone(seen) };
-        const score = program.score && readScore(await program.score(row, output, judging));
+        const score = program.score && readScore(await program.score(data, output, judging));
         const trajectory = captureTraces ? trajectoryOf(steps, trace) : undefined;
         const result =
           this.#withoutModel(taken, attempt()) ?? finishedResult(taken, score, { ...attempt(), trajectory });
@@ -217,11 +220,9 @@ export class Runner {
     };
   }
 
-  #batch(program: BatchProgram, { candidate, captureTraces }: Evaluation, rows: readonly ExampleRow[]): Begin {
-    const batch = rows.map(({ id, row }) => ({ id, data: row }));
+  #batch(program: BatchProgram, { candidate, captureTraces }: Evaluation, rows: readonly FilledExample[]): Begin {
     return (calls) => {
-      const clock = stopwatch();
-      const soFar = () => ({ seconds: clock() / rows.length, calls });
+      const soFar = () => ({ seconds: calls.seconds / rows.length, calls });
       const read = (given: unknown, attempt: Attempt): ExampleResult => {
         try {
           const found = readBatchResult(given, attempt, captureTraces);
@@ -235,7 +236,7 @@ export class Runner {
         }
       };
       const work = async (signal: AbortSignal): Promise<ExampleResult[]> => {
-        const given = await program.evaluate({ ...candidate }, batch, { captureTraces, signal });
+        const given = await program.evaluate({ ...candidate }, [...rows], { captureTraces, signal });
         const attempt = soFar();
         return readAll(given, rows.length).map((each) => read(each, attempt));
       };
@@ -283,12 +284,6 @@ function readAll(given: unknown, expected: number): unknown[] {
     throw new InvalidResult(`evaluate() returned ${given.length} results for ${expected} examples`);
   }
   return given;
-}
-
-/** Return a function that reads the seconds since now. */
-function stopwatch(): () => number {
-  const started = performance.now();
-  return () => (performance.now() - started) / 1000;
 }
 
 /** Room for a number of running examples; others wait in order of arrival. */

@@ -16,11 +16,6 @@ export interface FilledExample {
   data: unknown;
 }
 
-/** `row`: the data as the program gets it, which its `rowSchema` may have converted. */
-export interface ExampleRow extends FilledExample {
-  row: unknown;
-}
-
 export class Rows {
   private constructor(
     private readonly splits: ReadonlyMap<string, readonly JsonValue[]>,
@@ -87,12 +82,12 @@ export class Rows {
   }
 
   /** Return the rows as the program gets them. Throws `InvalidParams` for the first that does not fit the schema. */
-  async checked(batch: readonly FilledExample[]): Promise<ExampleRow[]> {
+  async checked(batch: readonly FilledExample[]): Promise<readonly FilledExample[]> {
     const { schema } = this;
-    if (schema === undefined) return batch.map((example) => ({ ...example, row: example.data }));
-    const check = async (example: FilledExample, at: number): Promise<ExampleRow> => {
+    if (schema === undefined) return batch;
+    const check = async (example: FilledExample, at: number): Promise<FilledExample> => {
       const result = await validated(schema, example.data);
-      if ("value" in result) return { ...example, row: result.value };
+      if ("value" in result) return { id: example.id, data: result.value };
       const message = `the row with id ${example.id} does not fit the program's \`rowSchema\`: ${result.fault}`;
       throw invalidParams({ path: `batch[${at}].data`, message });
     };

@@ -67,14 +67,11 @@ export class Dispatcher {
   /** Prepare a program for requests. Throws `ProgramFailed` if its seed candidate cannot be made. */
   static async create(program: Program, settings: Settings, transport: Transport): Promise<Dispatcher> {
     checkProgram(program);
-    const seedCandidate = await seedOf(program);
+    const seed = await seedOf(program);
     const rows = await Rows.create(program.datasets ?? {}, program.rowSchema, settings.shareRows);
-    const discovery = await discoveryOf(program, seedCandidate, rows, settings, transport);
+    const discovery = await discoveryOf(program, seed, rows, settings, transport);
     const runner = new Runner(program, { ...settings, enforcesDeadlines: !transport.peerEnforcesDeadlines });
-    const instanceId = discovery.server.instance_id;
-    const { maxResultBytes } = settings;
-    const { traces } = transport;
-    const jobs = jobsOf({ program, seedCandidate, instanceId, rows, runner, traces, maxResultBytes });
+    const jobs = jobsOf(program, runner, rows, transport.traces, discovery);
     const room = settings.concurrency + settings.maxQueue;
     return new Dispatcher(discovery, jobs, rows, transport, room, settings.log);
   }

@@ -10,10 +10,10 @@ import { withinBytes } from "../evaluate/example-results.js";
 import type { Runner } from "../evaluate/runner.js";
 import type { MethodTypes } from "../generated/contract.js";
 import { CallCancelled, ProgramFailed, UnknownCandidate } from "../generated/errors.js";
-import type { EvalBatch, ExampleResult, PartialResult, Progress } from "../generated/types.js";
+import type { DiscoverResult, EvalBatch, ExampleResult, PartialResult, Progress } from "../generated/types.js";
 import { extractImages, restoreImages } from "../program/images.js";
 import { type CallContext, type Candidate, isScoreProgram, type Program } from "../program/program.js";
-import type { ExampleRow, FilledExample, Rows } from "../rows/rows.js";
+import type { FilledExample, Rows } from "../rows/rows.js";
 import { ExampleCalls } from "../wire/example-calls.js";
 import { whileRunning } from "../wire/place.js";
 import { judge } from "../wire/verdict.js";
@@ -28,21 +28,14 @@ export type Jobs = {
   [Name in "evaluate" | "make_reflective_dataset" | "propose_new_texts" | "score" | "finalize"]: JobOf<Name>;
 };
 
-/** What the methods need. */
-interface MethodContext {
-  program: Program;
-  seedCandidate: Candidate;
-  instanceId: string;
-  rows: Rows;
-  runner: Runner;
-  traces: TrajectoryStore;
-  maxResultBytes: number;
-}
-
-/** Make a job of each request; each method throws an `RpcError` if the params are not usable. */
-export function jobsOf(context: MethodContext): Jobs {
-  const { program, seedCandidate, runner, rows: held, traces, instanceId, maxResultBytes } = context;
-
+/** Make a job of each request; each method throws an `RpcError` if the params are not usable. `held`: the program's rows. */
+export function jobsOf(
+  program: Program,
+  runner: Runner,
+  held: Rows,
+  traces: TrajectoryStore,
+  { program: { seed_candidate: seedCandidate }, server: { instance_id: instanceId }, limits }: DiscoverResult,
+): Jobs {
   const evaluate: Jobs["evaluate"] = ({ candidate, batch, capture_traces: captureTraces = false, items, _meta }) => {
     if (items) {
       throw invalidParams({ path: "items", message: "this server does not offer capability `batch_evaluate`" });
@@ -62,7 +55,7 @@ export function jobsOf(context: MethodContext): Jobs {
     const onResult = (position: number, result: ExampleResult): void => {
       const sent =
         captureTraces && group !== undefined ? traces.outgoing(result, group, instanceId, hidden[position]) : result;
-      results[position] = withinBytes(sent, maxResultBytes);
+      results[position] = withinBytes(sent, limits.max_result_bytes ?? Number.POSITIVE_INFINITY);
       progress.done++;
     };
     const run = async (cancellation: Cancellation): Promise<unknown> => {
@@ -110,7 +103,7 @@ export function jobsOf(context: MethodContext): Jobs {
     const rows = paired(batch, results, "results");
     const timeoutS = _meta?.example_timeout_s ?? undefined;
     const progress: Progress = { done: 0, total: rows.length };
-    const scored = async (row: ExampleRow, at: number, cancellation: Cancellation): Promise<ExampleResult> => {
+    const scored = async (row: FilledExample, at: number, cancellation: Cancellation): Promise<ExampleResult> => {
       const result = await runner.score(row, results[at] as ExampleResult, cancellation, timeoutS);
       progress.done++;
       return result;

@@ -2,11 +2,10 @@
 
 import type { Server } from "node:http";
 import { resolve } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { hostChecker, isLoopback } from "../base/access.js";
 import { anyOf, type OptionsOf, type ReadBy, readKnownOptions, SetupError, seconds } from "../base/configuration.js";
 import { ENDPOINT_OPTIONS } from "../base/options.js";
-import { MAX_TIMER_MS } from "../base/runtime.js";
+import { runAfter } from "../base/runtime.js";
 import { PACKAGE_VERSION } from "../base/version.js";
 import type { DiscoverResult } from "../generated/types.js";
 import { isBatchProgram, type Program } from "../program/program.js";
@@ -135,8 +134,7 @@ async function start(
     return ended;
   };
   const drain = async (): Promise<void> => {
-    const longestMs = Math.min(settings.drainS * 1000, MAX_TIMER_MS);
-    await Promise.race([dispatcher.drain(), delay(longestMs, undefined, { ref: false })]);
+    await Promise.race([dispatcher.drain(), new Promise<void>((resolve) => runAfter(settings.drainS, resolve))]);
     await close();
   };
   const instanceId = discovery.server.instance_id;

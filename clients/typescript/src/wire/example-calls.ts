@@ -30,6 +30,11 @@ export class ExampleCalls {
   /** `modelHosts`: `host` or `host:port`, of hosts at which every call is one of a model. */
   constructor(readonly modelHosts: ReadonlySet<string> = new Set()) {}
 
+  /** How long ago the attempt began. */
+  get seconds(): number {
+    return (performance.now() - this.began) / 1000;
+  }
+
   /** A call begins; `within`: as a part of a known call of a model. */
   begin(host: string, method: string, path: string, within = false): Call {
     if (this.#running.size > 0) this.#lookAtRunning();
