@@ -6,7 +6,6 @@ import binascii
 import copy
 import dataclasses
 import gc
-import inspect
 import os
 import sys
 import threading
@@ -17,7 +16,7 @@ from typing import Any
 
 from . import json_values, results
 from .errors import ContractError, InvalidResult, ProgramProblem
-from .functions import proposed
+from .functions import parameters_of, proposed
 from .program_loading import Config, seed_from
 from .stdio_server import Executor
 
@@ -128,7 +127,7 @@ class AdapterProgram:
 
     async def _evaluate_items(self, items: list[tuple[dict[str, str], list[Any]]], capture: bool) -> Any:
         batch_evaluate = self._adapter.batch_evaluate
-        if _takes(batch_evaluate, "capture_traces"):  # an interface newer than GEPA 0.1.4's
+        if "capture_traces" in parameters_of(batch_evaluate):  # an interface newer than GEPA 0.1.4's
             return batch_evaluate(items, capture_traces=capture)
         return batch_evaluate(items)
 
@@ -263,13 +262,6 @@ def _check_lengths(answer: Any, expected: int, capture: bool) -> None:
             raise InvalidResult("evaluate() returned a %s without `%s`" % (json_values.dotted(type(answer)), name))
         if len(values) != expected and (capture or name != "trajectories"):
             raise InvalidResult("evaluate() returned %d %s for %d examples" % (len(values), name, expected))
-
-
-def _takes(function: Any, name: str) -> bool:
-    try:
-        return name in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # it has no signature, as one written in C
-        return False
 
 
 def _with_rows(items: list[dict[str, Any]], data: list[Any]) -> list[tuple[dict[str, str], list[Any]]]:

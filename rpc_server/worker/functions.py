@@ -59,10 +59,10 @@ class FunctionProgram:
         self._reflect: Any = _function(module, "make_reflective_dataset")
         self._finalize: Any = _function(module, "finalize")
         self._write_texts: Any = _function(module, "write_texts")
-        parameters = _parameters(self._run)
+        parameters = parameters_of(self._run)
         self._traces = "trace" in parameters
         self._counts = "usage" in parameters
-        self._scoring_counts = "usage" in _parameters(self._score)
+        self._scoring_counts = "usage" in parameters_of(self._score)
         self._reads_trajectory = len(_required(self._score) - {"usage"}) > 2  # example, output, trajectory
         self.info = {
             "name": config.name or module.__name__,
@@ -81,26 +81,18 @@ class FunctionProgram:
         self.mode = "async" if is_async else "sync" if is_alone else "threads"
         self.max_concurrency = {"async": config.concurrency, "sync": 1, "threads": config.threads}[self.mode]
         self.whole_batches = False
-        offered = {
-            "proposals": self._propose,
-            "scoring": self._score,
-            "score_trajectories": self._score if self._reads_trajectory else None,
-            "finalize": self._finalize,
-            "write_texts": self._write_texts,
-            "steps": self._run,
-            "reflective_datasets": self._reflect,
-            "images": self._reflect if "gepa.image" in sys.modules else None,
-        }
-        self.capabilities = [name for name, function in offered.items() if function is not None]
-        methods = {
-            self.evaluate: True,
-            self.make_reflective_dataset: self._reflect is not None,
-            self.propose_new_texts: self._propose is not None,
-            self.score: self._score is not None,
-            self.finalize: self._finalize is not None,
-            self.write_texts: self._write_texts is not None,
-        }
-        self.methods = {method.__name__: method for method, is_offered in methods.items() if is_offered}
+        has_images = "gepa.image" in sys.modules
+        offers = (
+            (self._run, self.evaluate, ["steps"]),
+            (self._reflect, self.make_reflective_dataset, ["reflective_datasets", *(["images"] if has_images else [])]),
+            (self._propose, self.propose_new_texts, ["proposals"]),
+            (self._score, self.score, ["scoring", *(["score_trajectories"] if self._reads_trajectory else [])]),
+            (self._finalize, self.finalize, ["finalize"]),
+            (self._write_texts, self.write_texts, ["write_texts"]),
+        )
+        self.methods = {method.__name__: method for function, method, _ in offers if function is not None}
+        self.methods["evaluate"] = self.evaluate  # also of no example, by a program that only scores
+        self.capabilities = [name for function, _, names in offers if function is not None for name in names]
 
     def prepare(self) -> None:
         """Do nothing: everything is prepared before the fork."""
@@ -298,14 +290,15 @@ def _function(module: ModuleType, name: str) -> Callable[..., Any] | None:
 
 def _required(function: Callable[..., Any] | None) -> frozenset[str]:
     """Return the names of the positional parameters without a default: a third one with a default is the user's own."""
-    if function is None or not _parameters(function):
+    if function is None or not parameters_of(function):
         return frozenset()
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
     return frozenset(each.name for each in parameters if each.kind in positional and each.default is each.empty)
 
 
-def _parameters(function: Callable[..., Any] | None) -> frozenset[str]:
+def parameters_of(function: Callable[..., Any] | None) -> frozenset[str]:
+    """Return the names of the parameters; none of a function that hides them."""
     if function is None:
         return frozenset()
     try:

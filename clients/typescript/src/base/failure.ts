@@ -2,7 +2,7 @@
 
 import type { ExampleError } from "../generated/types.js";
 import { wellFormed } from "./json.js";
-import { isObject, namesOf, shown } from "./values.js";
+import { isObject, nameOf, shown } from "./values.js";
 
 const MAX_MESSAGE = 8 * 1024;
 const MAX_TRACEBACK = 32 * 1024;
@@ -10,18 +10,12 @@ const MAX_TRACEBACK = 32 * 1024;
 /** Class name, message and stack; the message ends with the evidence for the failure's kind. */
 export function describeFailure(error: unknown, evidence?: string): ExampleError {
   if (!isObject(error)) return { type: typeof error, message: clipped(String(error), MAX_MESSAGE) };
-  const type = typeName(error);
+  const type = wellFormed(nameOf(error));
   const message = typeof error.message === "string" && error.message !== "" ? error.message : type;
   const described: ExampleError = { type, message: clipped(message, MAX_MESSAGE) };
   if (evidence !== undefined) described.message += wellFormed(` [${evidence}]`);
   if (typeof error.stack === "string") described.traceback = clipped(usersFrames(error.stack), MAX_TRACEBACK);
   return described;
-}
-
-/** A `name` that was set is more specific than the class, which a bundler may have renamed. */
-function typeName(error: object): string {
-  const [own, constructed] = namesOf(error);
-  return wellFormed(own === "Error" ? constructed : own);
 }
 
 /** The function every call into a program goes through; frames from here on are this package's. */

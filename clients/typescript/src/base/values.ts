@@ -64,6 +64,12 @@ export function namesOf(error: object): [string, string] {
   ];
 }
 
+/** The most specific name of an error: one that was set, else that of its class, which a bundler may have renamed. */
+export function nameOf(error: object): string {
+  const [own, constructed] = namesOf(error);
+  return own === "Error" ? constructed : own;
+}
+
 /** Whether a value is an error, of any realm. */
 export function isError(value: unknown): boolean {
   try {

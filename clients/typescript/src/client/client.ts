@@ -160,19 +160,15 @@ function isPending(result: unknown): boolean {
 }
 
 function read(status: number, bytes: Uint8Array): Record<string, unknown> {
-  const answer = jsonOf(bytes);
+  let answer: unknown;
+  try {
+    answer = parseJson(bytes);
+  } catch (error) {
+    if (!(error instanceof RpcError)) throw error;
+  }
   if (isObject(answer) && answer.jsonrpc === "2.0") return answer;
   if ([502, 503, 504].includes(status)) throw new ConnectionLost(`HTTP ${status} without an answer`);
   throw new BadResponse(`HTTP ${status} without a JSON-RPC answer`);
-}
-
-function jsonOf(bytes: Uint8Array): unknown {
-  try {
-    return parseJson(bytes);
-  } catch (error) {
-    if (error instanceof RpcError) return undefined;
-    throw error;
-  }
 }
 
 function resultOf(answer: Record<string, unknown>, id: number): unknown {
