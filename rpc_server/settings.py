@@ -118,8 +118,8 @@ class CodeChangeSettings(SettingsGroup, title="Code"):
 
 Kind = Literal["program", "adapter", "command", "dspy"]
 
-GIVEN_AS: dict[str, Kind] = {"program": "program", "adapter": "adapter", "command": "command"}
-"""The settings that name a program, and the kind each stands for if `kind` names no other."""
+GIVEN_AS: tuple[Kind, ...] = ("program", "adapter", "command")
+"""The settings that name a program; each is the kind that it stands for if `kind` names no other."""
 
 _FOR: dict[str, tuple[Kind, ...]] = {
     "adapter_args": ("adapter",),
@@ -370,8 +370,7 @@ class Settings(
                 f"give exactly one of `program`, `adapter` and `command` (given: {found}), as in "
                 "`evolverpc serve program.py`"
             )
-        stands_for = GIVEN_AS[given[0]]
-        if self.kind not in (None, stands_for) and (self.kind, given[0]) != ("dspy", "program"):
+        if self.kind not in (None, given[0]) and (self.kind, given[0]) != ("dspy", "program"):
             raise ValueError(f"`kind` is {self.kind}, but the program is given as `{given[0]}`")
         if self.kind == "dspy" and self.metric is None:
             raise ValueError("`kind` dspy needs a `metric`: the dotted path of a function")
@@ -391,7 +390,7 @@ class Settings(
         """What kind of program this is."""
         if self.kind is not None:
             return self.kind
-        return next(kind for name, kind in GIVEN_AS.items() if getattr(self, name) is not None)
+        return next(kind for kind in GIVEN_AS if getattr(self, kind) is not None)
 
 
 SETTINGS = settings_of(Settings)
@@ -439,7 +438,7 @@ def _over(given: SettingsSource, lower: SettingsSource) -> SettingsSource:
     chosen = [name for name in GIVEN_AS if name in given.values]
     if len(chosen) != 1:
         return given.over(lower)
-    kind = given.values.get("kind", GIVEN_AS[chosen[0]])
+    kind = given.values.get("kind", chosen[0])
     return given.over(lower, [*GIVEN_AS, "kind", *(name for name in lower.values if not concerns(name, kind))])
 
 

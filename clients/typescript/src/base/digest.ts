@@ -1,14 +1,9 @@
-/** Digests of texts, bytes and JSON, in any runtime. */
+/** The digest of JSON, in any runtime. */
 
-/** The SHA-256 of a text or of bytes, in hexadecimal. */
-export async function sha256(content: string | Uint8Array): Promise<string> {
-  const bytes = typeof content === "string" ? new TextEncoder().encode(content) : content;
-  return hexadecimal(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes as Uint8Array<ArrayBuffer>)));
-}
-
-/** The SHA-256 of JSON: the same for equal values, in any order of keys. */
-export function digestOfJson(value: unknown): Promise<string> {
-  return sha256(canonical(value));
+/** The SHA-256 of JSON, in hexadecimal: the same for equal values, in any order of keys. */
+export async function digestOfJson(value: unknown): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(canonical(value)));
+  return hexadecimal(new Uint8Array(digest));
 }
 
 /** The bytes as digits. */

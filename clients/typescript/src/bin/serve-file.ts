@@ -6,8 +6,8 @@ import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { SetupError } from "../base/configuration.js";
-import { sha256 } from "../base/digest.js";
 import type { Program } from "../program/program.js";
+import { sha256 } from "../server/node-process.js";
 import { type ServeOptions, serve } from "../server/serve.js";
 import { serveStdio } from "../server/stdio.js";
 
@@ -48,7 +48,7 @@ export async function serveFile(words: string[]): Promise<void> {
   if (program === undefined) {
     throw new SetupError(`${file} exports no program: export it as \`program\`, or by default; or run the file itself`);
   }
-  const given = { digest: await sha256(content), ...options };
+  const given = { digest: sha256(content), ...options };
   if (stdio) await serveStdio(program as Program, given);
   else await serve(program as Program, given);
 }

@@ -1,7 +1,6 @@
 /** The options of `optimize`: their types, their checks, the program that they make, and the settings of the optimizer among them. */
 
 import { A_FUNCTION, ANYTHING, checkKinds, type Kind, SetupError, TRUE_OR_FALSE } from "../base/configuration.js";
-import { sha256 } from "../base/digest.js";
 import { type OptimizeSettings, type RunEvent, SETTINGS } from "../generated/optimize.js";
 import {
   type BatchProgram,
@@ -14,6 +13,7 @@ import {
   type ReflectiveDataset,
 } from "../program/program.js";
 import type { RowSource } from "../rows/row-sources.js";
+import { sha256 } from "../server/node-process.js";
 
 /** What `optimize` takes: its own options, and every setting of `evolverpc optimize`. */
 export interface OptimizeOptions<Data, Output, Component extends string = string> extends OptimizeSettings {
@@ -116,7 +116,7 @@ export function programOf({ program, propose, ...options }: AnyOptions): Program
 }
 
 /** A text that changes if a function of the program does: its file may differ, by the option `resume` alone. */
-export function digestOf({ program, propose }: AnyOptions): Promise<string> {
+export function digestOf({ program, propose }: AnyOptions): string {
   const source = program as unknown as Record<string, unknown>;
   const functions = [...PARTS.map((name) => source[name]), propose].filter((part) => typeof part === "function");
   return sha256(functions.map(String).join("\n"));

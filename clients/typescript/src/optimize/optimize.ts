@@ -66,7 +66,7 @@ export async function optimize<Data, Output, Component extends string>(
 async function optimized(options: AnyOptions): Promise<OptimizeResult> {
   checkOptions(Object(options), calls);
   const program = programOf(options);
-  const digest = await digestOf(options);
+  const digest = digestOf(options);
   const { trustResults, modelHosts } = options;
   if (process.env.GEPA_STDIO !== undefined) return serveStdio(program, { digest, trustResults, modelHosts }); // a worker of `serveIsolated`
   const settings = variablesOf(options);
@@ -84,8 +84,8 @@ async function optimized(options: AnyOptions): Promise<OptimizeResult> {
 }
 
 function served(program: Program, digest: string, optimizer: string, options: AnyOptions): Promise<ProgramServer> {
-  const { exampleTimeoutS, isolated, concurrency, trustResults, modelHosts } = options;
-  if (isolated) return serveIsolated(optimizer, exampleTimeoutS, concurrency);
+  if (options.isolated) return serveIsolated(optimizer, options);
+  const { exampleTimeoutS, concurrency, trustResults, modelHosts } = options;
   const given = { digest, concurrency, exampleTimeoutS, trustResults, modelHosts };
   return serve(program, { ...given, ownsProcess: false, announce: () => {} });
 }
@@ -141,11 +141,7 @@ interface ProgramServer {
 }
 
 /** Start this process's own command as the workers of a Python server, whose command is beside the optimizer's. */
-async function serveIsolated(
-  optimizer: string,
-  exampleTimeoutS: number | undefined,
-  concurrency: number | undefined,
-): Promise<ProgramServer> {
+async function serveIsolated(optimizer: string, { exampleTimeoutS, concurrency }: AnyOptions): Promise<ProgramServer> {
   const command = basename(optimizer) === optimizer ? "gepa-server" : join(dirname(optimizer), "gepa-server");
   // No gepa.toml: it would be about another server.
   const words = ["--json", "--until-stdin-closes", "--config", devNull, "--root", process.cwd()];

@@ -18,8 +18,8 @@ import { homedir } from "node:os";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SetupError } from "../base/configuration.js";
-import { sha256 } from "../base/digest.js";
 import { PACKAGE_VERSION } from "../base/version.js";
+import { sha256 } from "../server/node-process.js";
 
 const COMMAND = "gepa-client"; // its other name, `evolverpc`, may be this package's own command
 
@@ -68,7 +68,7 @@ export async function optimizerCommand(
   }
   const ofClone = join(clone, ".venv", "bin", COMMAND);
   if (existsSync(ofClone) && (await versionOf(ofClone)) === PACKAGE_VERSION) return ofClone;
-  return cached(await sourceOf(), signal);
+  return cached(sourceOf(), signal);
 }
 
 async function cached(source: Source, signal: AbortSignal | undefined): Promise<string> {
@@ -111,10 +111,10 @@ async function publish(folder: string, link: string): Promise<void> {
 }
 
 /** The packed wheel; in a clone of the repository, the clone itself. */
-async function sourceOf(): Promise<Source> {
+function sourceOf(): Source {
   if (existsSync(join(REPOSITORY, "gepa_client")) && existsSync(join(REPOSITORY, "pyproject.toml"))) {
     const words = ["--editable", `${REPOSITORY}[client,server]`];
-    return { words, constraints: join(REPOSITORY, "constraints.txt"), key: `clone-${await keyOf(REPOSITORY)}` };
+    return { words, constraints: join(REPOSITORY, "constraints.txt"), key: `clone-${keyOf(REPOSITORY)}` };
   }
   const folder = join(PACKAGE, "optimizer");
   const wheel = existsSync(folder) ? readdirSync(folder).find((name) => name.endsWith(".whl")) : undefined;
@@ -125,11 +125,11 @@ async function sourceOf(): Promise<Source> {
   }
   const path = join(folder, wheel);
   const constraints = join(folder, "constraints.txt");
-  return { words: [`${path}[client,server]`], constraints, key: await keyOf(readFileSync(path)) };
+  return { words: [`${path}[client,server]`], constraints, key: keyOf(readFileSync(path)) };
 }
 
-async function keyOf(content: string | Uint8Array): Promise<string> {
-  return (await sha256(content)).slice(0, 12);
+function keyOf(content: string | Uint8Array): string {
+  return sha256(content).slice(0, 12);
 }
 
 /** The commands that make the folder, with the first of uv, Python's venv and pipx that is there. */

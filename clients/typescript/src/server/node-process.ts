@@ -1,8 +1,8 @@
 /** What a server on Node does to its process, and reads of it. */
 
+import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { SetupError } from "../base/configuration.js";
-import { sha256 } from "../base/digest.js";
 import { writeToLog } from "../evaluate/example-log.js";
 import { ProgramFailed } from "../generated/errors.js";
 import { currentPlace } from "../wire/place.js";
@@ -23,14 +23,19 @@ function reasonOf({ message, details }: ProgramFailed): string {
 }
 
 /** The SHA-256 of the file that this process was started with; undefined if it cannot be read. */
-export async function digestOfScript(): Promise<string | undefined> {
+export function digestOfScript(): string | undefined {
   const script = process.argv[1];
   if (script === undefined) return undefined;
   try {
-    return await sha256(readFileSync(script));
+    return sha256(readFileSync(script));
   } catch {
     return undefined; // typed at a prompt, packed into an executable, or not readable
   }
+}
+
+/** The SHA-256 of a text or of bytes, in hexadecimal. */
+export function sha256(content: string | Uint8Array): string {
+  return createHash("sha256").update(content).digest("hex");
 }
 
 /** Bytes that a pipe takes at once, without the head of a frame. */

@@ -104,7 +104,7 @@ async function start(
   key: ServerToken,
   address: ListenAddress,
 ): Promise<{ running: RunningServer; discovery: DiscoverResult }> {
-  const settings = { ...given, digest: given.digest ?? (await digestOfScript()) };
+  const settings = { ...given, digest: given.digest ?? digestOfScript() };
   const { allowedOrigins } = settings;
   const store = new MemoryStore(settings);
   const dispatcher = await Dispatcher.create(program, settings, httpTransport(store));

@@ -37,7 +37,7 @@ async function answerUntilEnd(program: Program, given: Settings): Promise<never>
   const write = claimStdout();
   captureOutput();
   process.on("SIGTERM", () => process.exit(0));
-  const settings = { ...given, digest: given.digest ?? (await digestOfScript()) };
+  const settings = { ...given, digest: given.digest ?? digestOfScript() };
   const dispatcher = await Dispatcher.create(program, settings, stdioTransport());
   const isBehindServer = process.env.GEPA_STDIO !== undefined;
   const open = new Cancellation();
