@@ -66,11 +66,7 @@ def create_app(
     app[SERVICE] = service
     for path, handler in (("/rpc", handlers.rpc), ("/health", handlers.health), ("/{path:.*}", handlers.not_found)):
         app.router.add_route("*", path, handlers.authorized(handler), expect_handler=_defer_expect)
-
-    async def close(_app: web.Application) -> None:
-        await service.close()
-
-    app.on_shutdown.append(close)
+    app.on_shutdown.append(lambda _: service.close())
     return app
 
 

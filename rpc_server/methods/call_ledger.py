@@ -27,6 +27,7 @@ from rpc_server import wire
 from rpc_server.program.example_results import answer_too_large, without_output, written_by
 from rpc_server.program.process_output import report_output
 from rpc_server.program.program import Program, ResultDict, TrajectoryRefs
+from rpc_server.settings import Settings
 
 
 class CallJob(ABC):
@@ -252,14 +253,10 @@ class CallLedger:
     results exceed `max_answer_bytes`; the newest always stays, or a client would repeat its work forever.
     """
 
-    def __init__(
-        self, *, most_examples: int, abandon_after_s: float, keep_answers_s: float, max_answer_bytes: int
-    ) -> None:
+    def __init__(self, settings: Settings, *, most_examples: int) -> None:
         """`most_examples`: those of running calls that may run and wait at once."""
+        self._settings = settings
         self._most_examples = most_examples
-        self._abandon_after_s = abandon_after_s
-        self._keep_answers_s = keep_answers_s
-        self._max_answer_bytes = max_answer_bytes
         self._jobs: set[CallJob] = set()
         self._running: dict[str, _RecordedCall] = {}
         self._finished: OrderedDict[str, _RecordedCall] = OrderedDict()
@@ -380,7 +377,7 @@ class CallLedger:
             call.watchers -= 1
             if not call.watchers and call.task is not None:
                 loop = asyncio.get_running_loop()
-                call.abandon_timer = loop.call_later(self._abandon_after_s, call.task.cancel)
+                call.abandon_timer = loop.call_later(self._settings.abandon_after_s, call.task.cancel)
         if call.job is not None:
             pending = PendingCall(call_id=call_id, progress=call.job.progress).model_dump(exclude_none=True)
             results = call.job.finished_results if partial else None
@@ -408,10 +405,10 @@ class CallLedger:
         self._release(job)
 
     def _evict(self) -> None:
-        oldest_kept = time.monotonic() - self._keep_answers_s
+        oldest_kept = time.monotonic() - self._settings.keep_answers_s
         while self._finished:
             call_id, call = next(iter(self._finished.items()))
-            too_many = self._bytes > self._max_answer_bytes and len(self._finished) > 1
+            too_many = self._bytes > self._settings.max_answer_bytes and len(self._finished) > 1
             if call.requested_at >= oldest_kept and not too_many:
                 return
             del self._finished[call_id]

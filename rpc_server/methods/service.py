@@ -92,12 +92,7 @@ class Service:
         self._commits = cast("WorktreeProgram", program) if settings.has_trees else None
         self._mutations = mutations
         self._components = program.info.seed_candidate.keys()
-        self._calls = CallLedger(
-            most_examples=self.limits.max_concurrency + settings.max_queue,
-            abandon_after_s=settings.abandon_after_s,
-            keep_answers_s=settings.keep_answers_s,
-            max_answer_bytes=settings.max_answer_bytes,
-        )
+        self._calls = CallLedger(settings, most_examples=self.limits.max_concurrency + settings.max_queue)
         self._refs = (
             ProgramRefs(self.instance_id)
             if "refs" in program.capabilities

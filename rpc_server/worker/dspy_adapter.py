@@ -6,13 +6,14 @@ import importlib
 import inspect
 import random
 import sys
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 from . import json_values, results
 from .calls import ExampleCalls
 from .dspy_student import Student
 from .errors import InvalidResult, ProgramProblem
 from .json_values import json_form
+from .program_loading import Config, import_dotted
 from .steps import PARSE_FAILURE
 
 _FAILURE_SCORE = 0.0  # only inside trajectories: the optimizer's settings define the score of a failure
@@ -54,17 +55,7 @@ class DspyModules:
                 "with --allow-mutations" % found[0],
             )
 
-    def adapter(
-        self,
-        student: Student,
-        metric: Metric,
-        rng: random.Random,
-        *,
-        format_failures: bool,
-        reflection_lm: Any,
-        instruction_proposer: Any,
-        warn_on_score_mismatch: bool,
-    ) -> Any:
+    def adapter(self, student: Student, metric: Metric, rng: random.Random, config: Config) -> Any:
         """Return a `DspyAdapter` made as `dspy.GEPA` makes it, whose programs have the opt-in components too.
 
         It proposes new texts by the `instruction_proposer`, or else, with a `reflection_lm`, by DSPy's own proposer.
@@ -73,7 +64,9 @@ class DspyModules:
         Raises:
             ProgramProblem: this DSPy has no proposer of its own.
         """
-        is_own = instruction_proposer is None and reflection_lm is not None
+        model = _made(config.reflection_lm, "reflection_lm", "not a dspy.LM", inspect.isfunction, inspect.isclass)
+        proposer = _made(config.instruction_proposer, "instruction_proposer", "which cannot be called", inspect.isclass)
+        is_own = proposer is None and model is not None
         if is_own and "propose_new_texts" not in vars(self._gepa.DspyAdapter):
             raise ProgramProblem(
                 "proposer",
@@ -116,11 +109,11 @@ class DspyModules:
             metric_fn=metric,
             feedback_map={name: feedback_on(metric, name, one) for name, one in student.predictors.items()},
             failure_score=_FAILURE_SCORE,
-            add_format_failure_as_feedback=format_failures,
+            add_format_failure_as_feedback=config.add_format_failure_as_feedback,
             rng=rng,
-            reflection_lm=reflection_lm,
-            custom_instruction_proposer=None if is_own else instruction_proposer or _propose_nothing,
-            warn_on_score_mismatch=warn_on_score_mismatch,
+            reflection_lm=model,
+            custom_instruction_proposer=None if is_own else proposer or _propose_nothing,
+            warn_on_score_mismatch=config.warn_on_score_mismatch,
         )
 
     def usage(self, calls: ExampleCalls, program: Any) -> dict[str, Any] | None:
@@ -156,6 +149,20 @@ class DspyModules:
             trace.append((whose, dict(example.inputs()), prediction))
         data = {"example_ind": 0, "example": example, "prediction": prediction, "trace": trace}
         return {**data, "score": _FAILURE_SCORE}, problem
+
+
+def _made(target: Any, setting: str, meant: str, *makers: Callable[[Any], bool]) -> Any:
+    """Return what a setting names, or what that makes if it is one of the `makers`; None if the setting is None.
+
+    Raises:
+        ProgramProblem: it cannot be called, so that it is not what is `meant`.
+    """
+    found = import_dotted(target)
+    if any(is_maker(found) for is_maker in makers):
+        found = found()
+    if target is not None and not callable(found):
+        raise ProgramProblem(setting, "%s is a %s, %s" % (target, json_values.dotted(type(found)), meant))
+    return found
 
 
 def _propose_nothing(*_: Any, **__: Any) -> Any:

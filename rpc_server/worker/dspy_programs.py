@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import random
 import sys
 import threading
 import time
 from collections import deque
-from typing import Any, Callable
+from typing import Any
 
 from . import json_values, results
 from .adapters import BatchStore
@@ -36,25 +35,11 @@ class DspyProgram:
         self._saved = SavedProgram(config.saved_program, config.root)
         self._saved.load_into(program)
         self._dspy.refuse_flex(program)
-        self._student = Student(
-            program, field_descriptions=config.field_descriptions, demos=config.demos, inputs=config.inputs
-        )
+        self._student = Student(program, config)
         self._rng = random.Random(config.seed)  # noqa: S311  # for choosing, not for secrets
         self._reflecting = threading.Lock()  # the choices follow one another
         self._rows = Rows(self._dspy.package, self._student, config.rows)
-        self._adapter = self._dspy.adapter(
-            self._student,
-            self._metric,
-            self._rng,
-            format_failures=config.add_format_failure_as_feedback,
-            reflection_lm=_made(
-                config.reflection_lm, "reflection_lm", "not a dspy.LM", inspect.isfunction, inspect.isclass
-            ),
-            instruction_proposer=_made(
-                config.instruction_proposer, "instruction_proposer", "which cannot be called", inspect.isclass
-            ),
-            warn_on_score_mismatch=config.warn_on_score_mismatch,
-        )
+        self._adapter = self._dspy.adapter(self._student, self._metric, self._rng, config)
         self._records = RecordObjects()
         self._store = BatchStore(config.max_trace_bytes)
         self.mode = "threads" if config.threads > 1 else "sync"
@@ -236,20 +221,6 @@ def _ref_of(result: dict[str, Any]) -> Any:
     """Return what names a result's trajectory here, also if the client was sent its steps."""
     trajectory = result.get("trajectory")
     return trajectory.get(KEPT) if isinstance(trajectory, dict) else result.get("trajectory_ref")
-
-
-def _made(target: Any, setting: str, meant: str, *makers: Callable[[Any], bool]) -> Any:
-    """Return what a setting names, or what that makes if it is one of the `makers`; None if the setting is None.
-
-    Raises:
-        ProgramProblem: it cannot be called, so that it is not what is `meant`.
-    """
-    found = import_dotted(target)
-    if any(is_maker(found) for is_maker in makers):
-        found = found()
-    if target is not None and not callable(found):
-        raise ProgramProblem(setting, "%s is a %s, %s" % (target, json_values.dotted(type(found)), meant))
-    return found
 
 
 _MOST_KEPT = 64

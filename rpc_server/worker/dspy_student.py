@@ -13,6 +13,7 @@ from typing import Any, Mapping, Sequence
 
 from . import json_values
 from .errors import InvalidResult, ProgramProblem
+from .program_loading import Config
 
 _DEFAULT = "program.json"
 _STAGE = "saved_program_json_path"
@@ -84,8 +85,7 @@ class Student:
     `<predictor>.inputs.<field>` and `<predictor>.outputs.<field>`, with `demos` `<predictor>.demos`, a JSON list.
     """
 
-    def __init__(self, program: Any, *, field_descriptions: bool, demos: bool, inputs: Sequence[str] | None) -> None:
-        """Read it. `inputs`: the fields of rows that the program is called with; None if its parameters name them."""
+    def __init__(self, program: Any, config: Config) -> None:
         self.program = program
         self.predictors: dict[str, Any] = dict(program.named_predictors())
         if not self.predictors:
@@ -96,11 +96,12 @@ class Student:
         self._fields: dict[str, tuple[str, str]] = {}
         self._demos: dict[str, str] = {}
         for name, predictor in self.predictors.items():
-            if field_descriptions:
+            if config.field_descriptions:
                 self._add_fields(name, predictor.signature)
-            if demos:
+            if config.demos:
                 self._add_demos(name, predictor)
-        self._takes = _input_names(program, self.predictors.values()) if inputs is None else frozenset(inputs)
+        own = config.inputs  # of rows; None if the program's parameters name them
+        self._takes = _input_names(program, self.predictors.values()) if own is None else frozenset(own)
 
     def predictor_of(self, component: str) -> str:
         """Return the name of a component's predictor."""
