@@ -1,6 +1,7 @@
 /** The options of `optimize`: their types, their checks, the program that they make, and the settings of the optimizer among them. */
 
 import { A_FUNCTION, ANYTHING, checkKinds, type Kind, SetupError, TRUE_OR_FALSE } from "../base/configuration.js";
+import type { EndpointOptions } from "../base/options.js";
 import { type OptimizeSettings, type RunEvent, SETTINGS } from "../generated/optimize.js";
 import {
   type BatchProgram,
@@ -16,7 +17,9 @@ import type { RowSource } from "../rows/row-sources.js";
 import { sha256 } from "../server/node-process.js";
 
 /** What `optimize` takes: its own options, and every setting of `evolverpc optimize`. */
-export interface OptimizeOptions<Data, Output, Component extends string = string> extends OptimizeSettings {
+export interface OptimizeOptions<Data, Output, Component extends string = string>
+  extends OptimizeSettings,
+    Pick<EndpointOptions, "trustResults" | "modelHosts"> {
   program: FunctionProgram<Data, Output, Component> | BatchProgram<Data, Output, Component>;
   /** Rows to learn from: an array, another iterable, or a .jsonl, .json or .csv file. Default: split `train` of the program. */
   trainset?: RowSource<Data> | undefined;
@@ -35,10 +38,6 @@ export interface OptimizeOptions<Data, Output, Component extends string = string
    * own command again, up to this call. Default: false.
    */
   isolated?: boolean | undefined;
-  /** Whether a returned result counts although the last call of a model failed. Default: false. */
-  trustResults?: boolean | undefined;
-  /** Hosts, as `host` or `host:port`, at which every call is one of a model. */
-  modelHosts?: readonly string[] | undefined;
   /** The id of a run to continue, or `last`, with the same program and rows. A completed one needs a larger limit. */
   resume?: string | undefined;
   /** Pauses the run when it is aborted; the promise is then rejected with `OptimizeError`. */

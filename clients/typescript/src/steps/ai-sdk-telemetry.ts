@@ -3,7 +3,7 @@
 import { isObject } from "../base/values.js";
 import type { ModelUsage } from "../generated/types.js";
 import type { StepHandle } from "../program/program.js";
-import { type Answered, isTraced, ModelCall } from "./model-calls.js";
+import { type Answered, ModelCall, modelKey, tracedModels } from "./model-calls.js";
 import { step } from "./steps.js";
 
 /** What is read of events; `callId` names the call of the AI SDK, such as `generateText`. Version 6 has none. */
@@ -48,7 +48,7 @@ const integration = {
   onLanguageModelCallStart: onStart,
   onLanguageModelCallEnd: onEnd,
   onObjectStepStart: (start: CallStart): void => {
-    if (!isTraced(start)) onStart(start); // there is no `execute` for the calls of `generateObject`
+    if (!tracedModels.has(modelKey(start))) onStart(start); // there is no `execute` for the calls of `generateObject`
   },
   onObjectStepEnd: onEnd,
   onError: onFailure,
