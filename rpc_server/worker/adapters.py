@@ -291,19 +291,10 @@ def _metric_call_shares(answer: Any, count: int) -> list[int | None]:
 
 
 def _result(answer: Any, index: int, seconds: float, **known: Any) -> str:
+    objectives = _objectives(answer)
     try:
-        score = results.finite_number(answer.scores[index], "score")
-        objectives = _objectives(answer)
-        parts = objectives[index] if objectives is not None else None
-        return results.text(
-            "ok",
-            score=score,
-            output=json_values.json_or_repr(answer.outputs[index]),
-            objective_scores=None
-            if parts is None
-            else {str(key): results.finite_number(part, "objective_scores.%s" % key) for key, part in parts.items()},
-            seconds=seconds,
-            **known,
-        )
+        score = results.read_score((answer.scores[index], None, None if objectives is None else objectives[index]))
+        output = json_values.json_or_repr(answer.outputs[index])
+        return results.text("ok", seconds=seconds, output=output, **score._asdict(), **known)
     except InvalidResult as problem:
         return results.invalid(str(problem), seconds, **known)
