@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import payload  # noqa: E402  the repository is not a package
-from rpc_server.rpc.dispatch import check_envelope  # noqa: E402
+from rpc_server.dispatch import check_envelope  # noqa: E402
 from sandbox_runtime import running_server  # noqa: E402
 
 SIZES = {"2KB": 2_000, "200KB": 200_000, "5MB": 5_000_000}

@@ -13,7 +13,7 @@ from benchmarks import payload
 from protocol import Candidate, CandidateItem, ComponentInfo, Example, Limits, ProgramInfo
 from rpc_server.http import create_app, listening
 from rpc_server.program.program import ResultDict
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 
 MAX_BYTES = 64 * 2**20
 

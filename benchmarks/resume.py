@@ -27,7 +27,7 @@ from benchmarks import payload  # noqa: E402  the repository is not a package
 from protocol import Candidate, CandidateItem, ComponentInfo, Example, Limits, ProgramInfo  # noqa: E402
 from rpc_server.http import create_app, listening  # noqa: E402
 from rpc_server.program.program import ResultDict  # noqa: E402
-from rpc_server.settings.settings import Settings  # noqa: E402
+from rpc_server.settings import Settings  # noqa: E402
 from sandbox_runtime import running_server  # noqa: E402
 
 EXAMPLES = 20_000

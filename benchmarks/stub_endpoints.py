@@ -24,7 +24,7 @@ from benchmarks.payload import TOKEN
 from protocol import Candidate, CandidateItem, ComponentInfo, Example, Limits, ProgramInfo
 from rpc_server.http import create_app, listening
 from rpc_server.program.program import ResultDict
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 

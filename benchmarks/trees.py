@@ -25,7 +25,7 @@ import aiohttp
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from rpc_server.settings.settings import Settings  # noqa: E402  the repository is not a package
+from rpc_server.settings import Settings  # noqa: E402  the repository is not a package
 from rpc_server.worktrees.environments import CommitEnvironments  # noqa: E402
 from rpc_server.worktrees.instances import InstancePool  # noqa: E402
 from rpc_server.worktrees.repository import UserRepository  # noqa: E402

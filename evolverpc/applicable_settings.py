@@ -2,9 +2,8 @@
 
 from gepa_client.settings.run_config import ROW_SETTINGS, SETTINGS
 from gepa_client.settings.run_settings import SandboxSettings
-from rpc_server.settings.code_settings import CodeChangeSettings
-from rpc_server.settings.settings import SETTINGS as SERVER_SETTINGS
-from rpc_server.settings.settings import ListenSettings
+from rpc_server.settings import SETTINGS as SERVER_SETTINGS
+from rpc_server.settings import CodeChangeSettings, ListenSettings
 
 NOT_OF_RUN = frozenset(
     {"url", "fleet", "token_file", "allow_insecure", "require", *SandboxSettings.model_fields} - {"model_prices"}

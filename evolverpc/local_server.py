@@ -29,8 +29,8 @@ from rpc_server.methods.dataset_rows import Datasets, check_carried, program_row
 from rpc_server.program.live_program import LiveLauncher, Propose, WithProposer, is_dspy
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
-from rpc_server.settings.settings import Settings, load_settings
-from rpc_server.worker.encode import json_form
+from rpc_server.settings import Settings, load_settings
+from rpc_server.worker.json_values import json_form
 
 HeldRows = Mapping[str, list[Any]]
 """Rows by split, each a `dspy.Example`."""

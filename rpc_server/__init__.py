@@ -7,18 +7,18 @@ if TYPE_CHECKING:
     from rpc_server.http import create_app, listening
     from rpc_server.methods.dataset_rows import Datasets
     from rpc_server.program.program import Program
-    from rpc_server.settings.settings import Settings, load_settings
+    from rpc_server.settings import Settings, load_settings
 
 __all__ = ["Datasets", "Program", "Settings", "SettingsError", "create_app", "listening", "load_settings"]
 
 _HOMES = {
     "Datasets": "rpc_server.methods.dataset_rows",
     "Program": "rpc_server.program.program",
-    "Settings": "rpc_server.settings.settings",
+    "Settings": "rpc_server.settings",
     "SettingsError": "evolverpc_common.settings.sources",
     "create_app": "rpc_server.http",
     "listening": "rpc_server.http",
-    "load_settings": "rpc_server.settings.settings",
+    "load_settings": "rpc_server.settings",
 }
 
 

@@ -21,11 +21,11 @@ from multidict import MultiMapping
 from evolverpc_common.http_connection import CountedConnection
 from evolverpc_common.open_connections import OpenConnections
 from protocol.errors import InternalError, InvalidRequest, LimitExceeded, ParseError, RpcError, Unauthorized
+from rpc_server.dispatch import error_body
 from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.methods.service import Service
 from rpc_server.program.program import Program
-from rpc_server.rpc.dispatch import error_body
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 
 if TYPE_CHECKING:
     from rpc_server.mutations.transaction import CodeMutations
@@ -61,21 +61,12 @@ def create_app(
 ) -> web.Application:
     """Return an application that answers for a running program, which the caller opened and closes."""
     service = Service(program, settings, datasets if datasets is not None else Datasets(), mutations)
-    guard = Guard(
-        token=token,
-        bound_host=settings.host,
-        allowed_hosts=settings.allowed_hosts,
-    )
-    handlers = HttpHandlers(service, guard)
+    handlers = _HttpHandlers(service, token=token, bound_host=settings.host, allowed_hosts=settings.allowed_hosts)
     app = web.Application()
     app[SERVICE] = service
     for path, handler in (("/rpc", handlers.rpc), ("/health", handlers.health), ("/{path:.*}", handlers.not_found)):
         app.router.add_route("*", path, handlers.authorized(handler), expect_handler=_defer_expect)
-
-    async def close(_app: web.Application) -> None:
-        await service.close()
-
-    app.on_shutdown.append(close)
+    app.on_shutdown.append(lambda _: service.close())
     return app
 
 
@@ -134,16 +125,17 @@ class _ServerConnection(CountedConnection):
         return response
 
 
-class Guard:
-    """Admits requests. A foreign `Host` may be a rebound DNS name; an `Origin` is a page in a browser."""
+class _HttpHandlers:
+    """The handlers of the routes. A foreign `Host` may be a rebound DNS name; an `Origin` is a page in a browser."""
 
-    def __init__(self, *, token: str, bound_host: str, allowed_hosts: Iterable[str] = ()) -> None:
+    def __init__(self, service: Service, *, token: str, bound_host: str, allowed_hosts: Iterable[str]) -> None:
+        self._service = service
         self._token = _digest(token)
         bound = f"[{bound_host}]" if ":" in bound_host else bound_host
         self._origins = frozenset(host for host in allowed_hosts if "://" in host)
         self._hosts = frozenset(host.lower() for host in {*_LOOPBACK_NAMES, bound, *allowed_hosts} - self._origins)
 
-    def check_source(self, headers: MultiMapping[str]) -> None:
+    def _check_source(self, headers: MultiMapping[str]) -> None:
         """Accept an allowed host with any port, or an allowed `name:port`, and no foreign origin.
 
         Raises `Unauthorized`.
@@ -154,7 +146,7 @@ class Guard:
         if origin is not None and origin not in self._origins:
             raise Unauthorized(reason="origin")
 
-    def check_token(self, headers: MultiMapping[str]) -> None:
+    def _check_token(self, headers: MultiMapping[str]) -> None:
         """Accept `X-Gepa-Token: <token>`, or without that header `Authorization: Bearer <token>`.
 
         The time taken reveals nothing of the token. Raises `Unauthorized`.
@@ -168,20 +160,12 @@ class Guard:
         if not hmac.compare_digest(_digest(given.strip()), self._token) or scheme.lower() != "bearer":
             raise Unauthorized
 
-
-class HttpHandlers:
-    """The handlers of the routes."""
-
-    def __init__(self, service: Service, guard: Guard) -> None:
-        self._service = service
-        self._guard = guard
-
     def authorized(self, handler: Handler) -> Handler:
         """Return the handler behind the check of a request's source; it may raise `Unauthorized` too."""
 
         async def checked(request: web.Request) -> web.StreamResponse:
             try:
-                self._guard.check_source(request.headers)
+                self._check_source(request.headers)
                 return await handler(request)
             except Unauthorized as error:
                 return _unauthorized(error)
@@ -194,7 +178,7 @@ class HttpHandlers:
         try:
             if request.method != "POST":
                 return _error_response(405, InvalidRequest(reason="use POST"), {"Allow": "POST"})
-            self._guard.check_token(headers)
+            self._check_token(headers)
             if request.content_type != "application/json":
                 return _error_response(415, InvalidRequest(reason="the content type must be application/json"))
             if headers.get("Content-Encoding", "identity").strip().lower() != "identity":

@@ -11,8 +11,8 @@ from evolverpc.applicable_settings import SERVER as OF_SERVER
 from evolverpc_common.settings.definition import Setting, SettingsGroup
 from gepa_client.settings.run_config import SETTINGS as CLIENT
 from gepa_client.settings.run_config import RunConfig
-from rpc_server.settings.settings import SETTINGS as SERVER
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import SETTINGS as SERVER
+from rpc_server.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 

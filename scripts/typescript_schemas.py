@@ -13,7 +13,7 @@ from gepa_client.page.page_events import KEYS, AnyPageEvent
 from gepa_client.page.run_details import AnyPageAnswer
 from gepa_client.settings.run_config import RunConfig
 from protocol import errors
-from rpc_server.worker import model_apis, response_body, span_attributes
+from rpc_server.worker import call_failures, model_apis, spans
 
 
 def schemas() -> dict[str, Any]:
@@ -25,7 +25,7 @@ def schemas() -> dict[str, Any]:
         "pageEventKeys": KEYS,
         "pageAnswers": _schema(AnyPageAnswer),
         "spans": {
-            name: getattr(span_attributes, name)
+            name: getattr(spans, name)
             for name in (
                 *("OPERATIONS", "OPENINFERENCE_KINDS", "SYSTEM_ROLES", "CALL_TYPES", "TEXT_TYPES", "TOKENS"),
                 *("SHORTEST_TEXT", "LONGEST_MODEL"),
@@ -39,8 +39,8 @@ def schemas() -> dict[str, Any]:
             "ASKED": sorted(model_apis.ASKED),
             "WITHOUT_A_NAME": model_apis.WITHOUT_A_NAME,
             "MAX_NAME": model_apis.MAX_NAME,
-            "HAS_AN_END": response_body.HAS_AN_END.pattern.decode(),
-            "ENDS": "|".join(mark.pattern.decode() for mark in response_body.ENDS),
+            "HAS_AN_END": call_failures.HAS_AN_END.pattern.decode(),
+            "ENDS": "|".join(mark.pattern.decode() for mark in call_failures.ENDS),
         },
         "errors": {kind.__name__: inspect.getdoc(kind) for kind in errors.ALL},
     }

@@ -17,7 +17,7 @@ from protocol import ProgramInfo
 from protocol.errors import ProgramFailed
 from rpc_server.cli.listen_endpoint import Token
 from rpc_server.program.process import written_output
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 
 if TYPE_CHECKING:
     from rpc_server.worktrees.worktree_program import ExcludedFiles

@@ -15,7 +15,7 @@ from evolverpc_common.git import GitError, exclude_from_git
 from evolverpc_common.network_addresses import CannotListen, bound_socket, is_loopback, parse_host_port, url_host
 from evolverpc_common.settings.sources import ALLOWED_HOSTS, SettingsError
 from rpc_server.cli import TOKEN_VARIABLE
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 
 LISTEN_VARIABLE = "GEPA_LISTEN"
 """`fd:3`, an inherited listening socket of either family; or `HOST:PORT`. Overrides a configuration file.

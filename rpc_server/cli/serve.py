@@ -28,7 +28,7 @@ from rpc_server.program.launcher import program_environment
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
 from rpc_server.program.supervised_command import run_command
-from rpc_server.settings.settings import Settings, load_settings
+from rpc_server.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from rpc_server.mutations.transaction import CodeMutations

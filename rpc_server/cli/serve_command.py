@@ -17,7 +17,7 @@ import typer
 from evolverpc_common.installation import stated_version
 from evolverpc_common.settings.settings_command import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
-from rpc_server.settings.settings import SETTINGS
+from rpc_server.settings import SETTINGS
 
 CANNOT_START = 2
 

@@ -9,10 +9,10 @@ from evolverpc_common.exact_values import KINDS, MARK, place_of_marker
 from evolverpc_common.rows import RowFileError, is_untyped
 from protocol import DatasetInfo, Example, JsonValue, ListedExample, ListExamplesResult
 from protocol.errors import ProgramFailed, UnknownExample
+from rpc_server import wire
 from rpc_server.program.program import Program
-from rpc_server.rpc import wire
-from rpc_server.rpc.params import invalid
-from rpc_server.worker.exact_values import MalformedMarkerError, unpacked
+from rpc_server.wire import invalid
+from rpc_server.worker.json_values import MalformedMarkerError, unpacked
 
 _LOOKS_MARKED = MARK.encode()
 
@@ -50,10 +50,8 @@ class Datasets:
         if rows is None:
             raise UnknownExample("unknown split", split=split, ids=[])
         page = range(offset, min(offset + limit, len(rows)))
-        if self._share_rows:
-            examples = [ListedExample(id=str(position), split=split, data=rows[position]) for position in page]
-        else:
-            examples = [ListedExample(id=str(position), split=split) for position in page]
+        data = ({"data": rows[position]} if self._share_rows else {} for position in page)
+        examples = [ListedExample(id=str(at), split=split, **shown) for at, shown in zip(page, data, strict=True)]
         return ListExamplesResult(examples=examples, total=len(rows))
 
     def hidden(self, batch: Sequence[Example]) -> Sequence[JsonValue]:

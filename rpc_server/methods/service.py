@@ -44,18 +44,17 @@ from protocol import (
 from protocol.code import added_to, commit_of
 from protocol.errors import LimitExceeded, TrajectoryExpired, UnknownCandidate
 from protocol.methods import CONTRACT_FILE, RpcDiscoverParams
-from rpc_server.methods.call_ledger import CallLedger
+from rpc_server import wire
+from rpc_server.dispatch import Dispatcher, Handler
+from rpc_server.methods.call_ledger import CallJob, CallLedger, EvaluateJob, MethodJob, ScoreJob
 from rpc_server.methods.dataset_rows import Datasets
-from rpc_server.methods.jobs import CallJob, EvaluateJob, MethodJob, ScoreJob
 from rpc_server.methods.trace_store import TraceStore
+from rpc_server.process_limits import answer_bytes
 from rpc_server.program.open_program import changed_files
 from rpc_server.program.program import WRITE_TEXTS, Program, ProgramRefs, combined_limits
 from rpc_server.program.results import answer_too_large
-from rpc_server.rpc import wire
-from rpc_server.rpc.dispatch import Dispatcher, Handler
-from rpc_server.rpc.params import invalid, read_params
-from rpc_server.settings.process_limits import answer_bytes
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
+from rpc_server.wire import invalid, read_params
 
 if TYPE_CHECKING:
     from rpc_server.mutations.transaction import CodeMutations
@@ -93,12 +92,7 @@ class Service:
         self._commits = cast("WorktreeProgram", program) if settings.has_trees else None
         self._mutations = mutations
         self._components = program.info.seed_candidate.keys()
-        self._calls = CallLedger(
-            most_examples=self.limits.max_concurrency + settings.max_queue,
-            abandon_after_s=settings.abandon_after_s,
-            keep_answers_s=settings.keep_answers_s,
-            max_answer_bytes=settings.max_answer_bytes,
-        )
+        self._calls = CallLedger(settings, most_examples=self.limits.max_concurrency + settings.max_queue)
         self._refs = (
             ProgramRefs(self.instance_id)
             if "refs" in program.capabilities

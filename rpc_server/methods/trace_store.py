@@ -6,8 +6,8 @@ from typing import Any
 
 from protocol import JsonValue
 from protocol.errors import LimitExceeded, TrajectoryExpired
+from rpc_server import wire
 from rpc_server.program.program import ProgramRefs, ResultDict
-from rpc_server.rpc import wire
 
 _ENTRY_BYTES = 256
 """Approximate bytes of an entry beyond its content, so that many small ones are bounded too."""

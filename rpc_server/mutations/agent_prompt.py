@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from protocol import JsonValue
 from protocol.mutation import ChangeRequest, PastMutation
-from rpc_server.settings.code_settings import CodeChangeSettings
+from rpc_server.settings import CodeChangeSettings
 
 MAX_REQUEST = 50_000
 """Characters of a change request in the prompt."""

@@ -17,7 +17,7 @@ from protocol.evaluation import Usage
 from rpc_server.jail.jail import Jail
 from rpc_server.program.stdio import LOG_TAIL_BYTES, LineSplitter
 from rpc_server.program.supervised_command import MAX_OUTPUT_BYTES, CommandOutcome, run_supervised
-from rpc_server.settings.code_settings import CodeChangeSettings
+from rpc_server.settings import CodeChangeSettings
 
 MAX_SUMMARY = 4_000
 """Characters of an agent's final message that are kept."""

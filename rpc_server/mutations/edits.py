@@ -23,7 +23,7 @@ from rpc_server.mutations.file_rules import rejected
 from rpc_server.mutations.publishing import OF_CHANGE_REQUESTS
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import WRITE_TEXTS
-from rpc_server.worker.model_usage import sum_usage
+from rpc_server.worker.model_apis import sum_usage
 from rpc_server.worktrees.environments import Environment
 from rpc_server.worktrees.instances import InstancePool
 from rpc_server.worktrees.staged_change import EditableFiles, StagedChange, UncommittableFiles

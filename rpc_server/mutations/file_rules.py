@@ -14,7 +14,7 @@ from typing import Literal, Self
 
 from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import MutationRejected
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 from rpc_server.worktrees.repository import LINK, SUBMODULE
 from rpc_server.worktrees.staged_change import NOTHING, ChangedFile
 

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 
 from evolverpc_common.git import REPOSITORY_VARIABLES
 from protocol.errors import ProgramFailed
+from rpc_server import wire
 from rpc_server.jail.jail import Jail
 from rpc_server.program.child_process import Exit, Pipes, SpawnedChild
 from rpc_server.program.process import ProgramProcess
-from rpc_server.rpc import wire
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 
 
 def find_interpreter(settings: Settings) -> Path:

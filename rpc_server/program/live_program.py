@@ -24,7 +24,7 @@ from rpc_server.worker.dspy_programs import DspyProgram
 from rpc_server.worker.executors import EventLoopExecutor, ThreadExecutor
 from rpc_server.worker.functions import TEXTS_ADVICE, FunctionProgram, fault_of_texts, proposed
 from rpc_server.worker.program_loading import Config
-from rpc_server.worker.reflective_records import put_back
+from rpc_server.worker.results import put_back
 from rpc_server.worker.stdio_server import Channel, Server, failure, frames
 from rpc_server.worker.watching import watch
 

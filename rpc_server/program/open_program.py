@@ -13,13 +13,13 @@ from typing import Any
 from evolverpc_common.files import no_such_file
 from protocol import Candidate, ProgramInfo
 from protocol.errors import ProgramFailed
+from rpc_server import wire
 from rpc_server.jail.jail import Jail
 from rpc_server.program.launcher import CommandLauncher, Launcher, PythonLauncher, find_interpreter, program_environment
 from rpc_server.program.process_pool import Pool
 from rpc_server.program.program import Program
 from rpc_server.program.scheduler import start_process
-from rpc_server.rpc import wire
-from rpc_server.settings.settings import Settings, concerns
+from rpc_server.settings import Settings, concerns
 
 _FILE_DIGEST = 16
 """Characters of a file's digest in `ProgramInfo.files`."""

@@ -10,9 +10,9 @@ from typing import Any
 from evolverpc_common.display_text import counted, plain
 from evolverpc_common.output_tail import OutputTail
 from protocol.errors import LimitExceeded
+from rpc_server.process_limits import answer_bytes
 from rpc_server.program.child_process import ChildProcess, Exit, Pipes
 from rpc_server.program.stdio import LOG_TAIL_BYTES, LineSplitter, read_line, request_line
-from rpc_server.settings.process_limits import answer_bytes
 
 MAX_LOG_BYTES = 16 * 1024
 """Bytes kept of what one example writes: the first and the last half."""

@@ -14,7 +14,7 @@ from rpc_server.program.launcher import Launcher
 from rpc_server.program.program import PROGRAM_CAPABILITIES, ResultDict, combined_limits
 from rpc_server.program.results import Attempt, result_of_method, results_of_examples
 from rpc_server.program.scheduler import Scheduler, Turns, Worker
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 
 GRACE_S = 0.75
 """Seconds after its limit in which a process may still answer a request, before it is ended."""

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from protocol import Candidate, CandidateItem, Example, JsonValue, Limits, ProgramInfo
 from protocol.errors import TrajectoryExpired
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 
 ResultDict = dict[str, Any]
 """An `ExampleResult` as JSON, already checked against the contract."""

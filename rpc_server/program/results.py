@@ -10,13 +10,13 @@ from protocol import METHODS, ExampleResult, Usage
 from protocol.base import MAX_RESULT_NESTING, is_nested_deeper
 from protocol.errors import CallCancelled, LimitExceeded, ProgramFailed, RpcError
 from protocol.over_stdio import filled_result
+from rpc_server import wire
 from rpc_server.program.child_process import Exit
 from rpc_server.program.process import BoundedLog, report_output
 from rpc_server.program.program import ResultDict
 from rpc_server.program.stdio import UnreadableMessage
-from rpc_server.rpc import wire
-from rpc_server.rpc.params import first_error
-from rpc_server.worker.model_usage import sum_usage
+from rpc_server.wire import first_error
+from rpc_server.worker.model_apis import sum_usage
 
 UsageDict = dict[str, Any]
 """The known fields of `protocol.Usage`, as JSON."""

@@ -16,7 +16,7 @@ from rpc_server.program.child_process import Exit
 from rpc_server.program.launcher import Launcher
 from rpc_server.program.process import ProgramProcess
 from rpc_server.program.stdio import UnreadableMessage
-from rpc_server.rpc.params import first_error
+from rpc_server.wire import first_error
 
 _LIMITS = {"max_batch_size": MAX_SAFE_INTEGER, "max_request_bytes": MAX_SAFE_INTEGER}
 """Those of a program that states none: the server has limits of its own."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from protocol.errors import ParseError
-from rpc_server.rpc import wire
+from rpc_server import wire
 
 LOG_TAIL_BYTES = 8 * 1024
 """Bytes of `log_tail`."""

@@ -6,7 +6,6 @@ import binascii
 import copy
 import dataclasses
 import gc
-import inspect
 import os
 import sys
 import threading
@@ -15,9 +14,9 @@ from collections import OrderedDict
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from . import encode, reflective_records, results
+from . import json_values, results
 from .errors import ContractError, InvalidResult, ProgramProblem
-from .functions import proposed
+from .functions import parameters_of, proposed
 from .program_loading import Config, seed_from
 from .stdio_server import Executor
 
@@ -112,7 +111,7 @@ class AdapterProgram:
                 else:
                     answers = await executor.within(limit_s, self._evaluate_items(items, capture))
                     _check_answers(answers, items, capture)
-            outputs = [encode.json_or_repr(output) for answer in answers for output in answer.outputs]
+            outputs = [json_values.json_or_repr(output) for answer in answers for output in answer.outputs]
             results.check_calls(calls, trusted=self._config.trust_results)
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is the batch's result
             outcome = {**results.failed(problem, calls, limit_s), "hosts": calls.hosts}
@@ -128,7 +127,7 @@ class AdapterProgram:
 
     async def _evaluate_items(self, items: list[tuple[dict[str, str], list[Any]]], capture: bool) -> Any:
         batch_evaluate = self._adapter.batch_evaluate
-        if _takes(batch_evaluate, "capture_traces"):  # an interface newer than GEPA 0.1.4's
+        if "capture_traces" in parameters_of(batch_evaluate):  # an interface newer than GEPA 0.1.4's
             return batch_evaluate(items, capture_traces=capture)
         return batch_evaluate(items)
 
@@ -152,15 +151,15 @@ class AdapterProgram:
         )
         dataset = {name: [dict(record) for record in made] for name, made in dataset.items()}
         return "{%s%s}" % (
-            reflective_records.members(dataset),
+            results.dataset_members(dataset),
             self._state_text(required=True),
         )
 
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
         """Return the adapter's own new texts."""
-        dataset = reflective_records.put_back(params["reflective_dataset"], params.get("images") or {})
+        dataset = results.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = self._adapter.propose_new_texts(params["candidate"], dataset, params["components_to_update"])
-        return encode.to_text(proposed(dict(texts)), "texts")
+        return json_values.to_text(proposed(dict(texts)), "texts")
 
     def _restore(self, state: Any) -> None:
         if state is not None and "adapter_state" in self.capabilities:
@@ -171,8 +170,8 @@ class AdapterProgram:
         if "adapter_state" not in self.capabilities:
             return ""
         try:
-            return ',"adapter_state":%s' % encode.exact_text(self._adapter.get_adapter_state(), "adapter_state")
-        except encode.NotJsonError:
+            return ',"adapter_state":%s' % json_values.exact_text(self._adapter.get_adapter_state(), "adapter_state")
+        except json_values.NotJsonError:
             if required:
                 raise
             return ""
@@ -260,16 +259,9 @@ def _check_lengths(answer: Any, expected: int, capture: bool) -> None:
         if values is None and (name == "objective_scores" or name == "trajectories"):
             continue
         if values is None:
-            raise InvalidResult("evaluate() returned a %s without `%s`" % (encode.dotted(type(answer)), name))
+            raise InvalidResult("evaluate() returned a %s without `%s`" % (json_values.dotted(type(answer)), name))
         if len(values) != expected and (capture or name != "trajectories"):
             raise InvalidResult("evaluate() returned %d %s for %d examples" % (len(values), name, expected))
-
-
-def _takes(function: Any, name: str) -> bool:
-    try:
-        return name in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # it has no signature, as one written in C
-        return False
 
 
 def _with_rows(items: list[dict[str, Any]], data: list[Any]) -> list[tuple[dict[str, str], list[Any]]]:
@@ -299,19 +291,10 @@ def _metric_call_shares(answer: Any, count: int) -> list[int | None]:
 
 
 def _result(answer: Any, index: int, seconds: float, **known: Any) -> str:
+    objectives = _objectives(answer)
     try:
-        score = results.finite_number(answer.scores[index], "score")
-        objectives = _objectives(answer)
-        parts = objectives[index] if objectives is not None else None
-        return results.text(
-            "ok",
-            score=score,
-            output=encode.json_or_repr(answer.outputs[index]),
-            objective_scores=None
-            if parts is None
-            else {str(key): results.finite_number(part, "objective_scores.%s" % key) for key, part in parts.items()},
-            seconds=seconds,
-            **known,
-        )
+        score = results.read_score((answer.scores[index], None, None if objectives is None else objectives[index]))
+        output = json_values.json_or_repr(answer.outputs[index])
+        return results.text("ok", seconds=seconds, output=output, **score._asdict(), **known)
     except InvalidResult as problem:
         return results.invalid(str(problem), seconds, **known)

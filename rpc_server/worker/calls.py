@@ -16,20 +16,22 @@ import sys
 import threading
 from typing import Any, Callable, Container, Iterable
 
-from .call_failures import is_transient_problem, reason_of, retry_after_s
-from .code_origin import calling_package
+from .call_failures import UNREAD, Body, body_of, is_transient_problem, reason_of, retry_after_s
+from .errors import calling_package
 from .model_apis import (
     Request,
     StatedError,
+    add_call,
     endpoint_of,
     is_transient_code,
     is_transient_status,
     parsed,
     prompt_of,
     read_request,
+    tokens_of,
+    usage_in,
+    usage_of,
 )
-from .model_usage import add_call, tokens_of, usage_in, usage_of
-from .response_body import UNREAD, Body, body_of
 
 _MAX_REASON = 256  # in the contract
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import random
 import sys
 import threading
 import time
 from collections import deque
-from typing import Any, Callable
+from typing import Any
 
-from . import dspy_traces, encode, results
+from . import json_values, results
 from .adapters import BatchStore
 from .calls import ExampleCalls
-from .dspy_adapter import DspyModules
-from .dspy_metric import Metric, read_metric
-from .dspy_rows import Rows
-from .dspy_student import SavedProgram, Student
+from .dspy_adapter import KEPT, DspyModules, Metric, read_metric, steps_as_json
+from .dspy_student import Rows, SavedProgram, Student
 from .errors import ModelUnavailable, ProgramProblem
 from .functions import TEXTS_ADVICE, fault_of_texts, proposed
 from .program_loading import Config, import_dotted
@@ -38,25 +35,11 @@ class DspyProgram:
         self._saved = SavedProgram(config.saved_program, config.root)
         self._saved.load_into(program)
         self._dspy.refuse_flex(program)
-        self._student = Student(
-            program, field_descriptions=config.field_descriptions, demos=config.demos, inputs=config.inputs
-        )
+        self._student = Student(program, config)
         self._rng = random.Random(config.seed)  # noqa: S311  # for choosing, not for secrets
         self._reflecting = threading.Lock()  # the choices follow one another
         self._rows = Rows(self._dspy.package, self._student, config.rows)
-        self._adapter = self._dspy.adapter(
-            self._student,
-            self._metric,
-            self._rng,
-            format_failures=config.add_format_failure_as_feedback,
-            reflection_lm=_made(
-                config.reflection_lm, "reflection_lm", "not a dspy.LM", inspect.isfunction, inspect.isclass
-            ),
-            instruction_proposer=_made(
-                config.instruction_proposer, "instruction_proposer", "which cannot be called", inspect.isclass
-            ),
-            warn_on_score_mismatch=config.warn_on_score_mismatch,
-        )
+        self._adapter = self._dspy.adapter(self._student, self._metric, self._rng, config)
         self._records = RecordObjects()
         self._store = BatchStore(config.max_trace_bytes)
         self.mode = "threads" if config.threads > 1 else "sync"
@@ -115,8 +98,8 @@ class DspyProgram:
                 records = {name: found for name, found in owned if found is not None}
             state = {"rng_state": self._rng.getstate()}
         return '{"dataset":%s,"adapter_state":%s}' % (
-            encode.readable_text(records, "dataset"),
-            encode.exact_text(state, "adapter_state"),
+            json_values.readable_text(records, "dataset"),
+            json_values.exact_text(state, "adapter_state"),
         )
 
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
@@ -126,18 +109,18 @@ class DspyProgram:
         texts = self._adapter.propose_new_texts(params["candidate"], dataset, components)
         if (fault := fault_of_texts(texts, components)) is not None:
             raise ProgramProblem("propose_new_texts", "the proposer returned %s; %s" % (fault, TEXTS_ADVICE))
-        return encode.to_text(proposed(texts), "texts")
+        return json_values.to_text(proposed(texts), "texts")
 
     async def finalize(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
         """Save the best candidate's program."""
         self._saved.write(self._adapter.build_program(params["best_candidate"]))
         message = "the best program is in %s, for `program.load`" % self._saved.path
-        return '{"message":%s}' % encode.to_text(message, "message")
+        return '{"message":%s}' % json_values.to_text(message, "message")
 
     async def write_texts(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
         """Write a candidate's texts into the saved program; return that file."""
         self._saved.write(self._adapter.build_program(params["candidate"]))
-        return '{"files":%s}' % encode.to_text([self._saved.inside], "files")
+        return '{"files":%s}' % json_values.to_text([self._saved.inside], "files")
 
     async def _example_result(
         self, given: dict[str, Any], candidate: dict[str, str], executor: Executor, keep: Any, limit_s: float | None
@@ -174,14 +157,16 @@ class DspyProgram:
 
     def _shown(self, trajectory: dict[str, Any]) -> Any:
         prediction = trajectory["prediction"]
-        return encode.json_or_repr(prediction.toDict() if isinstance(prediction, self._dspy.prediction) else prediction)
+        return json_values.json_or_repr(
+            prediction.toDict() if isinstance(prediction, self._dspy.prediction) else prediction
+        )
 
     def _keep_by_ref(self, example_run: _DspyExampleRun) -> dict[str, Any]:
         return {"trajectory_ref": self._keep(example_run.trajectory)}
 
     def _keep_inline(self, example_run: _DspyExampleRun) -> dict[str, Any]:
         ref = self._keep(example_run.trajectory)
-        return {"trajectory": dspy_traces.as_json(example_run.trajectory, example_run.problem, ref)}
+        return {"trajectory": steps_as_json(example_run.trajectory, example_run.problem, ref)}
 
     def _keep(self, trajectory: Any) -> Any:
         batch = self._dspy.batch(
@@ -205,13 +190,15 @@ class DspyProgram:
         found = import_dotted(target)
         if not isinstance(found, self._dspy.module):
             if not callable(found):
-                raise ProgramProblem("program", "%s is a %s, not a class" % (target, encode.dotted(type(found))))
+                raise ProgramProblem("program", "%s is a %s, not a class" % (target, json_values.dotted(type(found))))
             try:
                 found = found()
             except Exception as problem:
                 raise ProgramProblem("program", "it cannot be made") from problem
         if not isinstance(found, self._dspy.module):
-            raise ProgramProblem("program", "%s makes a %s, not a dspy.Module" % (target, encode.dotted(type(found))))
+            raise ProgramProblem(
+                "program", "%s makes a %s, not a dspy.Module" % (target, json_values.dotted(type(found)))
+            )
         return found
 
 
@@ -233,21 +220,7 @@ class _DspyExampleRun:
 def _ref_of(result: dict[str, Any]) -> Any:
     """Return what names a result's trajectory here, also if the client was sent its steps."""
     trajectory = result.get("trajectory")
-    return trajectory.get(dspy_traces.KEPT) if isinstance(trajectory, dict) else result.get("trajectory_ref")
-
-
-def _made(target: Any, setting: str, meant: str, *makers: Callable[[Any], bool]) -> Any:
-    """Return what a setting names, or what that makes if it is one of the `makers`; None if the setting is None.
-
-    Raises:
-        ProgramProblem: it cannot be called, so that it is not what is `meant`.
-    """
-    found = import_dotted(target)
-    if any(is_maker(found) for is_maker in makers):
-        found = found()
-    if target is not None and not callable(found):
-        raise ProgramProblem(setting, "%s is a %s, %s" % (target, encode.dotted(type(found)), meant))
-    return found
+    return trajectory.get(KEPT) if isinstance(trajectory, dict) else result.get("trajectory_ref")
 
 
 _MOST_KEPT = 64

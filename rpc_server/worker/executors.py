@@ -74,11 +74,8 @@ class MainThreadExecutor:
 
     def serve(self, server: Server) -> None:
         """Answer until the end of input."""
-        while True:
-            line = server.channel.readline()
-            if not line:
-                return
-            _drive(server.reply(parse(line), self))
+        for request in server.channel.requests():
+            _drive(server.reply(request, self))
 
 
 class ThreadExecutor:
@@ -106,11 +103,8 @@ class ThreadExecutor:
 
     def answer_all(self, server: Server) -> None:
         """Answer until the end of input; requests may still run then."""
-        while True:
-            line = server.channel.readline()
-            if not line:
-                return
-            reply = server.reply(parse(line), self)
+        for request in server.channel.requests():
+            reply = server.reply(request, self)
             threading.Thread(target=contextvars.copy_context().run, args=(_drive, reply), daemon=True).start()
 
 

@@ -10,9 +10,10 @@ from time import monotonic  # user code may replace it in its module
 from types import ModuleType
 from typing import Any, Callable
 
-from . import encode, model_usage, reflective_records, results, spans
+from . import json_values, results, spans
 from .calls import ExampleCalls
 from .errors import Cancelled, InvalidResult, ModelUnavailable, ProgramProblem
+from .model_apis import sum_usage
 from .program_loading import Config, seed_from
 from .stdio_server import Executor
 from .steps import Trace, warn, warn_of_feedback
@@ -58,10 +59,10 @@ class FunctionProgram:
         self._reflect: Any = _function(module, "make_reflective_dataset")
         self._finalize: Any = _function(module, "finalize")
         self._write_texts: Any = _function(module, "write_texts")
-        parameters = _parameters(self._run)
+        parameters = parameters_of(self._run)
         self._traces = "trace" in parameters
         self._counts = "usage" in parameters
-        self._scoring_counts = "usage" in _parameters(self._score)
+        self._scoring_counts = "usage" in parameters_of(self._score)
         self._reads_trajectory = len(_required(self._score) - {"usage"}) > 2  # example, output, trajectory
         self.info = {
             "name": config.name or module.__name__,
@@ -80,26 +81,18 @@ class FunctionProgram:
         self.mode = "async" if is_async else "sync" if is_alone else "threads"
         self.max_concurrency = {"async": config.concurrency, "sync": 1, "threads": config.threads}[self.mode]
         self.whole_batches = False
-        offered = {
-            "proposals": self._propose,
-            "scoring": self._score,
-            "score_trajectories": self._score if self._reads_trajectory else None,
-            "finalize": self._finalize,
-            "write_texts": self._write_texts,
-            "steps": self._run,
-            "reflective_datasets": self._reflect,
-            "images": self._reflect if "gepa.image" in sys.modules else None,
-        }
-        self.capabilities = [name for name, function in offered.items() if function is not None]
-        methods = {
-            self.evaluate: True,
-            self.make_reflective_dataset: self._reflect is not None,
-            self.propose_new_texts: self._propose is not None,
-            self.score: self._score is not None,
-            self.finalize: self._finalize is not None,
-            self.write_texts: self._write_texts is not None,
-        }
-        self.methods = {method.__name__: method for method, is_offered in methods.items() if is_offered}
+        has_images = "gepa.image" in sys.modules
+        offers = (
+            (self._run, self.evaluate, ["steps"]),
+            (self._reflect, self.make_reflective_dataset, ["reflective_datasets", *(["images"] if has_images else [])]),
+            (self._propose, self.propose_new_texts, ["proposals"]),
+            (self._score, self.score, ["scoring", *(["score_trajectories"] if self._reads_trajectory else [])]),
+            (self._finalize, self.finalize, ["finalize"]),
+            (self._write_texts, self.write_texts, ["write_texts"]),
+        )
+        self.methods = {method.__name__: method for function, method, _ in offers if function is not None}
+        self.methods["evaluate"] = self.evaluate  # also of no example, by a program that only scores
+        self.capabilities = [name for function, _, names in offers if function is not None for name in names]
 
     def prepare(self) -> None:
         """Do nothing: everything is prepared before the fork."""
@@ -138,28 +131,28 @@ class FunctionProgram:
         """Return the program's own records."""
         arguments = (params[name] for name in ("candidate", "eval_batch", "components_to_update"))
         dataset = await executor.resolve(self._reflect(*arguments))
-        return "{%s}" % reflective_records.members(dataset)
+        return "{%s}" % results.dataset_members(dataset)
 
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:
         """Return the program's own new texts."""
-        made = reflective_records.put_back(params["reflective_dataset"], params.get("images") or {})
+        made = results.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = await executor.resolve(self._propose(params["candidate"], made, params["components_to_update"]))
         if (fault := fault_of_texts(texts, params["components_to_update"])) is not None:
             reason = "propose_new_texts() returned %s; %s" % (fault, TEXTS_ADVICE)
             raise ProgramProblem("propose_new_texts", reason)
-        return encode.to_text(proposed(texts), "texts")
+        return json_values.to_text(proposed(texts), "texts")
 
     async def finalize(self, params: dict[str, Any], executor: Executor) -> str:
         """Call the program's `finalize`; its return value is a message for people."""
         message = await executor.resolve(
             self._finalize(*(params[name] for name in ("best_candidate", "best_score", "run")))
         )
-        return "{}" if message is None else '{"message":%s}' % encode.to_text(str(message), "message")
+        return "{}" if message is None else '{"message":%s}' % json_values.to_text(str(message), "message")
 
     async def write_texts(self, params: dict[str, Any], executor: Executor) -> str:
         """Let the program write a candidate's texts into its files; return their paths."""
         files = await executor.resolve(self._write_texts(params["candidate"]))
-        return '{"files":%s}' % encode.to_text([os.fspath(file) for file in files or ()], "files")
+        return '{"files":%s}' % json_values.to_text([os.fspath(file) for file in files or ()], "files")
 
     async def _example_result(
         self,
@@ -181,10 +174,10 @@ class FunctionProgram:
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
             outcome = results.failed(problem, calls, limit_s)
             if issubclass(type(problem), ModelUnavailable):
-                outcome["output"] = encode.json_or_repr(example_run.output)
+                outcome["output"] = json_values.json_or_repr(example_run.output)
         seconds = monotonic() - started
         example_run.trace.end()
-        outcome["usage"] = model_usage.sum_usage(example_run.usage, example_run.scoring_usage) or calls.usage
+        outcome["usage"] = sum_usage(example_run.usage, example_run.scoring_usage) or calls.usage
         outcome["hosts"] = calls.hosts
         if outcome["status"] in ("ok", "rollout"):
             outcome["output"] = example_run.output
@@ -194,7 +187,7 @@ class FunctionProgram:
             outcome["trajectory"] = example_run.trace
         try:
             return results.text(seconds=seconds, **outcome)
-        except encode.NotJsonError as problem:
+        except json_values.NotJsonError as problem:
             return results.invalid(str(problem), seconds, hosts=calls.hosts)
 
     async def _run_example(self, example_run: _ExampleRun, executor: Executor) -> None:
@@ -247,7 +240,7 @@ TEXTS_ADVICE = "return a dict from component to new text, with no component but 
 def fault_of_texts(texts: Any, components: list[str]) -> str | None:
     """Return how the answer of `propose_new_texts` is no dict for these components; None if it is one."""
     if not isinstance(texts, dict):
-        return "a %s" % encode.dotted(type(texts))
+        return "a %s" % json_values.dotted(type(texts))
     for name in texts:
         if name not in components:
             return "a text for %r, but `components` holds %s alone" % (
@@ -267,7 +260,7 @@ def proposed(texts: dict[str, Any]) -> dict[str, dict[str, str]]:
 
 def _fault_of_text(text: Any) -> str | None:
     if not isinstance(text, str):
-        return "a %s is no text" % encode.dotted(type(text))
+        return "a %s is no text" % json_values.dotted(type(text))
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -297,14 +290,15 @@ def _function(module: ModuleType, name: str) -> Callable[..., Any] | None:
 
 def _required(function: Callable[..., Any] | None) -> frozenset[str]:
     """Return the names of the positional parameters without a default: a third one with a default is the user's own."""
-    if function is None or not _parameters(function):
+    if function is None or not parameters_of(function):
         return frozenset()
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
     return frozenset(each.name for each in parameters if each.kind in positional and each.default is each.empty)
 
 
-def _parameters(function: Callable[..., Any] | None) -> frozenset[str]:
+def parameters_of(function: Callable[..., Any] | None) -> frozenset[str]:
+    """Return the names of the parameters; none of a function that hides them."""
     if function is None:
         return frozenset()
     try:

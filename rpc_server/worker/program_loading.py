@@ -15,7 +15,7 @@ from typing import Any
 
 from .calls import ExampleCalls
 from .errors import ProgramProblem
-from .exact_values import is_unicode
+from .json_values import is_unicode
 
 _INSTALLED = ("site-packages", "dist-packages")
 _ENVIRONMENT = "pyvenv.cfg"

@@ -1,13 +1,20 @@
-"""Scores and results of examples as JSON; a value that cannot be written fails only its own example."""
+"""Scores, results of examples and reflective records as JSON; what cannot be written fails only its own example."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import importlib
 import math
+import re
+import sys
 from typing import Any, NamedTuple
 
-from . import encode
+from . import json_values
 from .calls import ExampleCalls
 from .errors import InvalidResult, ModelUnavailable, TimeLimit, describe, user_traceback
+from .json_values import NotJsonError, readable_text, to_text
 from .steps import PARSE_FAILURE, ParseFailure, Trace, warn_of_score
 from .transient import classify, evidence_of
 
@@ -46,9 +53,9 @@ def read_score(value: Any) -> Score:
 
 def _score_of(score: Any, feedback: Any = None, objectives: Any = None, by_component: Any = None) -> Score:
     if feedback is not None and not isinstance(feedback, str):
-        raise InvalidResult("feedback is a %s; it must be text" % encode.dotted(type(feedback)))
+        raise InvalidResult("feedback is a %s; it must be text" % json_values.dotted(type(feedback)))
     if objectives is not None and not isinstance(objectives, dict):
-        raise InvalidResult("objective_scores is a %s; it must be a mapping" % encode.dotted(type(objectives)))
+        raise InvalidResult("objective_scores is a %s; it must be a mapping" % json_values.dotted(type(objectives)))
     number = finite_number(score, "score")
     return Score(
         number,
@@ -65,7 +72,7 @@ def _component_feedback(given: Any, score: float) -> dict[str, str] | None:
     if not given:
         return None
     if not isinstance(given, dict):
-        raise InvalidResult("component_feedback is a %s; it must be a mapping" % encode.dotted(type(given)))
+        raise InvalidResult("component_feedback is a %s; it must be a mapping" % json_values.dotted(type(given)))
     texts = {}
     for name, feedback in given.items():
         if isinstance(feedback, dict) and "feedback" in feedback and _COMPONENT_KEYS.issuperset(feedback):
@@ -76,7 +83,7 @@ def _component_feedback(given: Any, score: float) -> dict[str, str] | None:
         if not isinstance(feedback, str):
             raise InvalidResult(
                 'component_feedback.%s is a %s; it must be text, or {"feedback": text, "score": number}'
-                % (name, encode.dotted(type(feedback)))
+                % (name, json_values.dotted(type(feedback)))
             )
         texts[str(name)] = feedback
     return texts
@@ -93,7 +100,7 @@ def finite_number(value: Any, name: str) -> float:
     if isinstance(value, str):
         raise InvalidResult("%s is a string (%.100r), not a number" % (name, value))
     if not hasattr(type(value), "__float__"):
-        raise InvalidResult("%s is a %s, not a number" % (name, encode.dotted(type(value))))
+        raise InvalidResult("%s is a %s, not a number" % (name, json_values.dotted(type(value))))
     try:
         result = float(value)
     except (TypeError, ValueError, OverflowError) as error:
@@ -122,11 +129,11 @@ def text(
     """Return an `ExampleResult` as JSON; optional fields that are None are left out.
 
     Raises:
-        encode.NotJsonError: naming the field and the place in it.
+        json_values.NotJsonError: naming the field and the place in it.
     """
     parts = [
-        '{"status":"%s","score":%s' % (status, encode.to_text(score, "score")),
-        '"output":' + encode.exact_text(output, "output"),
+        '{"status":"%s","score":%s' % (status, json_values.to_text(score, "score")),
+        '"output":' + json_values.exact_text(output, "output"),
     ]
     optional = (
         ("feedback", feedback),
@@ -138,9 +145,11 @@ def text(
         ("metric_calls", metric_calls),
         ("hosts", hosts or None),
     )
-    parts += ['"%s":%s' % (name, encode.to_text(value, name)) for name, value in optional if value is not None]
+    parts += ['"%s":%s' % (name, json_values.to_text(value, name)) for name, value in optional if value is not None]
     if trajectory is not None:
-        text = trajectory.text() if isinstance(trajectory, Trace) else encode.readable_text(trajectory, "trajectory")
+        text = (
+            trajectory.text() if isinstance(trajectory, Trace) else json_values.readable_text(trajectory, "trajectory")
+        )
         parts.append('"trajectory":' + text)
     parts.append('"seconds":%.6f}' % max(0.0, seconds))  # user code may stop the clock or set it back
     return ",".join(parts)
@@ -171,7 +180,7 @@ def failed(problem: BaseException, calls: ExampleCalls, limit_s: float | None) -
     kind = type(problem)  # `isinstance` asks for `__class__`, which can be user code
     if issubclass(kind, ModelUnavailable):
         return {"status": "infra_error", "error": {"type": "model_unavailable", "message": str(problem)}}
-    if issubclass(kind, (TimeLimit, InvalidResult, encode.NotJsonError)):
+    if issubclass(kind, (TimeLimit, InvalidResult, json_values.NotJsonError)):
         status, error = _ended(problem, limit_s)
         last = calls.open_model_call()
         if last is not None:
@@ -196,3 +205,80 @@ def _ended(problem: BaseException, limit_s: float | None) -> tuple[str, dict[str
     error = {"type": "timeout", "message": "ran longer than %g s" % (limit_s or 0)}
     where = user_traceback(problem)
     return "timeout", {**error, "traceback": where} if where else error
+
+
+REFERENCE = "$image"
+MAX_BYTES = 5 * 2**20
+_DEEPEST = 200
+_DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,(.*)", re.DOTALL)
+
+
+def dataset_members(dataset: Any) -> str:
+    """Return `dataset`, and `images` if there are any, as members of a result.
+
+    `dataset` has `{"$image": id}` in place of each `gepa.Image`, and `images` these by id, each once.
+
+    Raises:
+        NotJsonError: an image cannot be read, exceeds `MAX_BYTES` or is a URL; the message names its place.
+    """
+    images: dict[str, dict[str, str]] = {}
+    module = sys.modules.get("gepa.image")  # a program that has not imported it has made no image
+    if module is None:
+        return '"dataset":%s' % readable_text(dataset, "dataset")
+    kind = module.Image
+
+    def replaced(value: Any, path: str, depth: int) -> Any:
+        if isinstance(value, kind):
+            content = _image_content(value, path)
+            digest = hashlib.sha256((content["media_type"] + content["base64"]).encode()).hexdigest()[:32]
+            images[digest] = content
+            return {REFERENCE: digest}
+        if depth > _DEEPEST:
+            return value  # the encoder reports it
+        if isinstance(value, dict):
+            return {key: replaced(part, "%s.%s" % (path, key), depth + 1) for key, part in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [replaced(part, "%s[%d]" % (path, at), depth + 1) for at, part in enumerate(value)]
+        return value
+
+    made = replaced(dataset, "dataset", 0)
+    text = '"dataset":%s' % readable_text(made if images else dataset, "dataset")
+    return '%s,"images":%s' % (text, to_text(images, "images")) if images else text
+
+
+def put_back(value: Any, images: dict[str, dict[str, str]]) -> Any:
+    """Replace each known `{"$image": id}` by a `gepa.Image`."""
+    if not images:
+        return value
+    if isinstance(value, dict):
+        content = images.get(value[REFERENCE]) if set(value) == {REFERENCE} else None
+        if content is not None:
+            image = importlib.import_module("gepa.image").Image
+            return image(base64_data=content["base64"], media_type=content["media_type"])
+        return {key: put_back(part, images) for key, part in value.items()}
+    if isinstance(value, list):
+        return [put_back(part, images) for part in value]
+    return value
+
+
+def _image_content(image: Any, path: str) -> dict[str, str]:
+    try:
+        url = image.to_openai_content_part()["image_url"]["url"]
+    except OSError as error:
+        raise NotJsonError("%s is an image that cannot be read: %s" % (path, error)) from None
+    inline = _DATA_URL.fullmatch(url)
+    if inline is None:
+        raise NotJsonError(
+            "%s is an image at a URL, which the optimizer does not fetch, or of another media type than image/...; "
+            "give the image itself, as `path` or `base64_data`" % path
+        )
+    media_type, text = inline.groups()
+    try:
+        data = base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise NotJsonError("%s is an image that is not base64: %s" % (path, error)) from None
+    if len(data) > MAX_BYTES:
+        raise NotJsonError("%s is an image of more than %d bytes; make it smaller" % (path, MAX_BYTES))
+    if not data:
+        raise NotJsonError("%s is an empty image" % path)
+    return {"media_type": media_type, "base64": text}

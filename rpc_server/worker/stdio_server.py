@@ -12,9 +12,9 @@ import sys
 import threading
 from typing import Any, BinaryIO, Coroutine, Iterator, Protocol
 
-from . import encode
+from . import json_values
 from .errors import Cancelled, ContractError, ProgramProblem, describe
-from .exact_values import MARK, unpack_params
+from .json_values import MARK, unpack_params
 from .program_loading import Config
 from .transient import classify
 
@@ -132,14 +132,19 @@ class Channel:
             self._lines = open(self._source, "rb", buffering=1 << 16, closefd=False)  # noqa: SIM115  # as long as the process
         return self._lines.readline()
 
+    def requests(self) -> Iterator[dict[str, Any]]:
+        """Yield the requests until the end of input."""
+        while line := self.readline():
+            yield parse(line)
+
     def answer(self, request_id: Any, member: str, text: str) -> None:
         """Write a response whose `member` ("result" or "error") is the JSON in `text`."""
         if os.getpid() != self._pid:
             _flush()
             os._exit(0)  # a process that user code forked returned from it
-        head = '{"jsonrpc":"2.0","id":%s,"%s":' % (encode.to_text(request_id, "id"), member)
+        head = '{"jsonrpc":"2.0","id":%s,"%s":' % (json_values.to_text(request_id, "id"), member)
         _flush()
-        self._write(encode.to_bytes("%s%s}\n" % (head, text)))
+        self._write(json_values.to_bytes("%s%s}\n" % (head, text)))
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
@@ -220,7 +225,7 @@ class Server:
             if (fault := unpack_params(params) if request.get(_MARKED) else None) is not None:
                 raise ContractError(_INVALID_PARAMS, "Invalid params", errors=[{"path": "", "message": fault}])
             if name == "discover":
-                text = encode.to_text(self._discovery(), "discover")
+                text = json_values.to_text(self._discovery(), "discover")
             elif name in self._program.methods:
                 text = await self._text(name, params, executor)
             else:
@@ -241,11 +246,11 @@ class Server:
         with self._config.calls() as calls:
             text = str(await method(params, executor))
         usage = calls.usage
-        return text if usage is None else '%s,"usage":%s}' % (text[:-1], encode.to_text(usage, "usage"))
+        return text if usage is None else '%s,"usage":%s}' % (text[:-1], json_values.to_text(usage, "usage"))
 
     def respond_error(self, request: dict[str, Any], error: dict[str, Any]) -> None:
         """Respond with an error."""
-        self.channel.answer(request["id"], "error", encode.to_text(error, "error"))
+        self.channel.answer(request["id"], "error", json_values.to_text(error, "error"))
 
     def _program_failed(self, stage: str, problem: BaseException) -> dict[str, Any]:
         classification = classify(problem)

@@ -10,9 +10,9 @@ from time import monotonic  # user code may replace it in its module
 from types import TracebackType
 from typing import Any, Awaitable, Callable, Iterable, Mapping
 
-from . import encode
+from . import json_values
 from .errors import describe
-from .model_usage import join_usage
+from .model_apis import join_usage
 
 PARSE_FAILURE = "parse_failure"
 _UNFINISHED = {"type": "unfinished", "message": "the step did not end before its example"}
@@ -179,19 +179,19 @@ class Trace(list):  # type: ignore[type-arg]  # as above
         """Return the trajectory as JSON; a step's value that is not JSON is replaced by `{"type", "repr"}`.
 
         Raises:
-            encode.NotJsonError: an entry of the program's own is not JSON.
+            json_values.NotJsonError: an entry of the program's own is not JSON.
         """
         trajectory = self.trajectory()
         try:
-            return encode.readable_text(trajectory, "trace")
-        except encode.NotJsonError:
+            return json_values.readable_text(trajectory, "trace")
+        except json_values.NotJsonError:
             if not self.steps:
                 raise
         for step in flattened(self.steps):
             for name in _VALUES:
                 if name in step:
                     step[name] = _as_json(step[name])
-        return encode.readable_text(trajectory, "trace")
+        return json_values.readable_text(trajectory, "trace")
 
     def add(self, step: Step, around: Step | None) -> None:
         """Add a step within the innermost of two: the given step and the program's own that is running here."""
@@ -300,7 +300,7 @@ def _copied(value: Any, within: tuple[Any, ...] = ()) -> Any:
     """Return a copy of a value's lists and dicts, but for what contains itself or is nested too deep for JSON."""
     if type(value) in _LEAVES or not isinstance(value, (dict, list, tuple)):
         return value
-    if within and (len(within) > encode.MAX_DEPTH or any(value is each for each in within)):
+    if within and (len(within) > json_values.MAX_DEPTH or any(value is each for each in within)):
         return value
     inside = (*within, value)
     if isinstance(value, dict):
@@ -310,8 +310,8 @@ def _copied(value: Any, within: tuple[Any, ...] = ()) -> Any:
 
 def _as_json(value: Any) -> Any:
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
-        return {name: encode.json_or_repr(part) for name, part in value.items()}
-    return encode.json_or_repr(value)
+        return {name: json_values.json_or_repr(part) for name, part in value.items()}
+    return json_values.json_or_repr(value)
 
 
 def warn(message: str) -> None:

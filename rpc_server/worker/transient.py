@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from .call_failures import has_network_errno, is_network_error, is_timeout, network_text_in
 from .calls import Call, ExampleCalls
-from .code_origin import is_installed, is_of_the_standard_library, is_of_the_worker
+from .errors import is_installed, is_of_the_standard_library, is_of_the_worker
 from .model_apis import is_transient_code, is_transient_status
 
 _MAX_EXCEPTIONS = 64
@@ -198,12 +198,13 @@ def _behind(error: BaseException, package: str | None) -> Iterator[BaseException
     A context counts unless `from None` hides it, which only the program's own code can mean. It does not count for an
     error of the interpreter's own, such as a `KeyError`: that is a bug inside an `except` block.
     """
-    cause, context = _cause(error), _context(error)
+    cause, context = _cause_and_context(error)
     if cause is not None:
         yield cause
     elif context is not None:
         bug = type(error).__module__ == "builtins" and _is(error, _BUGS)
-        if not bug and (not _is_hidden(error) or _is_raised_by_a_library(error, package)):
+        is_hidden = _builtin(BaseException, "__suppress_context__", error) is True
+        if not bug and (not is_hidden or _is_raised_by_a_library(error, package)):
             yield context
     attributes = _attributes(error)
     last = [attributes[name] for name in _LAST_ERROR_NAMES if _is(attributes.get(name), BaseException)]
@@ -295,7 +296,7 @@ def _host(error: BaseException) -> str | None:
             own = _own_host(error)
             if own is not None:
                 return own
-        cause, context = _cause(error), _context(error)
+        cause, context = _cause_and_context(error)
         behind = context if cause is None else cause
         if behind is None:
             return None
@@ -319,18 +320,8 @@ def _host_of_url(url: Any) -> str | None:
         return None
 
 
-def _cause(error: BaseException) -> BaseException | None:
-    cause: BaseException | None = _builtin(BaseException, "__cause__", error)
-    return cause
-
-
-def _context(error: BaseException) -> BaseException | None:
-    context: BaseException | None = _builtin(BaseException, "__context__", error)
-    return context
-
-
-def _is_hidden(error: BaseException) -> bool:
-    return _builtin(BaseException, "__suppress_context__", error) is True
+def _cause_and_context(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    return _builtin(BaseException, "__cause__", error), _builtin(BaseException, "__context__", error)
 
 
 def _builtin(kind: type, name: str, error: BaseException) -> Any:

@@ -17,7 +17,7 @@ from rpc_server.jail.jail import JailFactory
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
 from rpc_server.program.scheduler import StartTimedOut
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 from rpc_server.worktrees.candidates import check_names
 from rpc_server.worktrees.environments import CommitEnvironments, Environment
 from rpc_server.worktrees.repository import UserRepository

@@ -13,7 +13,7 @@ from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
 from rpc_server.program.launcher import find_interpreter, program_environment
 from rpc_server.program.supervised_command import run_command
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 from rpc_server.worktrees.environments import Environment
 
 _PATHS = ("program", "seed_candidate", "saved_program_json_path")

@@ -15,7 +15,7 @@ from protocol.errors import InvalidParams, ProgramFailed, TrajectoryExpired, Unk
 from rpc_server.jail.jail import JailFactory
 from rpc_server.program.program import ProgramRefs, ResultDict
 from rpc_server.program.scheduler import NoProcessAvailable
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 from rpc_server.worktrees.candidates import (
     named_commit,
     program_candidate,

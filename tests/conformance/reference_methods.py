@@ -8,8 +8,7 @@ from typing import Any
 from protocol import DiscoverResult, JsonValue
 from protocol.__main__ import contract
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownExample
-from rpc_server.worker.encode import packed
-from rpc_server.worker.exact_values import unpacked
+from rpc_server.worker.json_values import packed, unpacked
 from tests.conformance.reference_commits import Commits
 from tests.conformance.reference_images import with_images
 from tests.conformance.reference_params import LIMITS

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from protocol import METHODS
 from protocol.code import GIT_BRANCH
 from protocol.errors import InvalidParams, LimitExceeded, UnknownCandidate, UnknownExample, VersionNotSupported
-from rpc_server.worker.exact_values import MalformedMarkerError, unpacked
+from rpc_server.worker.json_values import MalformedMarkerError, unpacked
 from tests.conformance.reference_commits import Commits
 from tests.conformance.reference_program import ROWS, Bad
 

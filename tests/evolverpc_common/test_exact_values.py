@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from evolverpc_common import exact_values
 from evolverpc_common.exact_values import InexactValueError, loads, packed, place_of_marker, readable
 from evolverpc_common.rows import RowFileError, read_rows
-from rpc_server.worker import encode
-from rpc_server.worker import exact_values as of_worker
+from rpc_server.worker import json_values as of_worker
 from tests.support.rounds import ALL
 
 DRAWN = settings(max_examples=100 if ALL else 25)
@@ -55,7 +54,7 @@ def test_what_every_reader_keeps_is_carried_as_it_is(value: Any) -> None:
 
 @given(st.integers() | HALVES | st.dictionaries(st.just("$exact"), st.integers() | HALVES))
 def test_outputs_have_the_same_markers_as_rows(value: Any) -> None:
-    assert encode.packed([value], "output") == packed([value])
+    assert of_worker.packed([value], "output") == packed([value])
 
 
 @pytest.mark.parametrize(

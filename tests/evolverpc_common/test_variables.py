@@ -4,7 +4,7 @@ import pytest
 
 from evolverpc_common.settings.sources import from_environment
 from gepa_client.settings.run_config import SETTINGS as CLIENT
-from rpc_server.settings.settings import SETTINGS as SERVER
+from rpc_server.settings import SETTINGS as SERVER
 
 
 @pytest.mark.parametrize(("own", "others"), [(CLIENT, SERVER), (SERVER, CLIENT)])

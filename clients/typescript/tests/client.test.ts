@@ -2,8 +2,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { RpcError } from "../src/base/rpc-error.js";
-import { RpcClient } from "../src/client/client.js";
-import { BadResponse, ConnectionLost, Refused } from "../src/client/client-errors.js";
+import { BadResponse, ConnectionLost, Refused, RpcClient } from "../src/client/client.js";
 import { CallNotFound, MutationRejected, Unauthorized, UnknownCandidate } from "../src/generated/errors.js";
 import { gate, programOf, served } from "./support.js";
 

@@ -23,20 +23,6 @@ it("overlapping evaluations never mix candidates, and a program that changes can
   }
 });
 
-it("no more examples run at once than the server states", async () => {
-  let running = 0;
-  let most = 0;
-  const run = async () => {
-    most = Math.max(most, ++running);
-    await new Promise((resolve) => setTimeout(resolve, 3));
-    running--;
-  };
-  const server = await served(programOf({ run }), { concurrency: 3 });
-  await Promise.all([evaluate(server, Array(10).fill(0)), evaluate(server, Array(10).fill(0))]);
-  expect(most).toBe(3);
-  expect((await call(server, "discover")).result.limits.max_concurrency).toBe(3);
-});
-
 it("examples beyond the queue are refused as overloaded, and room is released", async () => {
   const { opened, open } = gate();
   const server = await served(programOf({ run: () => opened }), { concurrency: 1, maxQueue: 1 });

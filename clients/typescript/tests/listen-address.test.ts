@@ -5,7 +5,7 @@ import { type AddressInfo, createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { listenAddressOf, urlOf } from "../src/server/listen-address.js";
+import { listenAddressOf, urlOf } from "../src/server/node-http.js";
 import type { RunningServer } from "../src/server/serve.js";
 import { type Child, nextMessage, started } from "./processes.js";
 import { call, evaluate, programOf, raw, served } from "./support.js";

@@ -77,13 +77,6 @@ describe("a score", () => {
     expect(result).toMatchObject({ status: "program_error", score: null, error: { type: "invalid_result" } });
     expect(neighbour.status).toBe("ok");
   });
-
-  it("that is not given leaves a rollout", async () => {
-    const { score: _, ...unscored } = programOf();
-    const server = await served(unscored);
-    expect(await evaluate(server, ["x"])).toMatchObject([{ status: "rollout", score: null, output: "x" }]);
-    expect((await call(server, "discover")).result.capabilities).not.toContain("scoring");
-  });
 });
 
 describe("an output", () => {
@@ -214,14 +207,6 @@ describe("an error", () => {
     const refused = Object.assign(answered(401), { url: "https://u:secret@models.example:8443/v1?key=secret" });
     const result = await resultOf(() => Promise.reject(new Error("the agent failed", { cause: refused })));
     expect(result.error.message).toBe("the agent failed [HTTP 401 from models.example:8443, Error]");
-  });
-  it("thrown by `score` is a program error", async () => {
-    const score = () => {
-      throw new RangeError("metric");
-    };
-    expect(await evaluate(await served(programOf({ score })), [1])).toMatchObject([
-      { status: "program_error", error: { type: "RangeError" } },
-    ]);
   });
 });
 

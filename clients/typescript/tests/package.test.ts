@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { PACKAGE_VERSION } from "../src/base/version.js";
-import { errorOfServer } from "../src/client/client-errors.js";
+import { errorOfServer } from "../src/client/client.js";
 import { ERRORS } from "../src/generated/contract.js";
 import * as errors from "../src/generated/errors.js";
 import * as everything from "../src/index.js";

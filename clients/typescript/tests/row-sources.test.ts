@@ -9,7 +9,7 @@ import * as v from "valibot";
 import { describe, expect, expectTypeOf, it, onTestFinished } from "vitest";
 import * as z from "zod";
 import { type Program, readRows, SetupError, splitRows } from "../src/index.js";
-import { csvRecords } from "../src/rows/row-files.js";
+import { csvRecords } from "../src/rows/row-sources.js";
 import { call, evaluate, served } from "./support.js";
 
 function fileOf(name: string, content: string | Uint8Array): string {

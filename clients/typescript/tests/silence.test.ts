@@ -3,10 +3,10 @@ import { type AddressInfo, connect, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { beforeEach, expect, it, onTestFinished } from "vitest";
 import { readOptions } from "../src/base/configuration.js";
+import { ENDPOINT_OPTIONS } from "../src/base/options.js";
 import { Dispatcher } from "../src/server/dispatcher.js";
-import { HttpRouter } from "../src/server/http-router.js";
+import { HttpRouter } from "../src/server/handler.js";
 import { listen } from "../src/server/node-http.js";
-import { ENDPOINT_OPTIONS } from "../src/server/options.js";
 import { httpTransport } from "../src/server/store.js";
 import { programOf } from "./support.js";
 

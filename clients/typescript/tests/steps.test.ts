@@ -2,7 +2,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { faults } from "../src/base/validate.js";
-import { conformanceProgram } from "../src/program/conformance.js";
 import type { RunContext } from "../src/program/program.js";
 import { step } from "../src/steps/steps.js";
 import { batchProgramOf, call, evaluate, gate, programOf, served } from "./support.js";
@@ -74,21 +73,6 @@ it("a step that starts after the step around it has ended stands beside it", asy
   });
   expect(steps).toMatchObject([{ component: "rules" }, { name: "later", outputs: 1 }]);
   expect(steps[0]).not.toHaveProperty("steps");
-});
-
-it("examples that run at the same time do not get each other's steps", async () => {
-  const { results } = await ran(
-    async (data) => {
-      await sleep(data);
-      return step({ name: `of ${data}` }, {}, () => sleep(10, data));
-    },
-    [9, 3, 1],
-  );
-  expect(results.map(({ trajectory }) => trajectory.steps.map(({ name }: any) => name))).toEqual([
-    ["of 9"],
-    ["of 3"],
-    ["of 1"],
-  ]);
 });
 
 it("values are recorded as they are at that time, and the handle sets usage and outputs", async () => {
@@ -455,32 +439,6 @@ it("in a runtime without Node's modules steps are recorded through the context, 
   const { output, trajectory } = ((await answer.json()) as any).result.results[0];
   expect(output).toBe(1);
   expect(trajectory.steps).toMatchObject([{ name: "outer" }, { component: "rules" }]);
-});
-
-it("the conformance program runs the steps that an example describes", async () => {
-  const server = await served(conformanceProgram);
-  const failed = { raw: "raw", expected: "{}", message: "no JSON" };
-  const steps = [
-    { component: "system", inputs: { a: 1 }, outputs: 2, steps: [{ name: "tool", outputs: 3 }] },
-    { component: "style", inputs: {}, outputs: null, parse_failure: failed },
-  ];
-  const raising = { component: "system", inputs: {}, outputs: null, raise: "no luck" };
-  const batch = [
-    { id: "a", data: { steps, component_feedback: { style: "dull" }, output: "out" } },
-    { id: "b", data: { steps: [raising] } },
-  ];
-  const params = { candidate: conformanceProgram.seedCandidate, batch, ...traced };
-  const [first, second] = (await call(server, "evaluate", params)).result.results;
-  expect(first).toMatchObject({ status: "ok", output: "out", component_feedback: { style: "dull" } });
-  expect(first.trajectory).toMatchObject({
-    steps: [
-      { component: "system", inputs: { a: 1 }, outputs: 2, steps: [{ name: "tool", inputs: {}, outputs: 3 }] },
-      { component: "style", error: { type: "parse_failure", message: "no JSON" }, raw: "raw", expected: "{}" },
-    ],
-    trace: [{ system: "seed system" }],
-  });
-  expect(second).toMatchObject({ status: "program_error", error: { message: "no luck" } });
-  expect(second.trajectory.steps).toMatchObject([{ error: { type: "Error", message: "no luck" } }]);
 });
 
 it("messages of LangChain are chat messages, which records show as context", async () => {

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { batchProgramOf, call, evaluate, programOf, served } from "./support.js";
+import { call, evaluate, programOf, served } from "./support.js";
 
 const traced = { capture_traces: true };
 
@@ -16,17 +16,6 @@ const tracing = (data: unknown, _: unknown, { trace }: any) => {
   trace.push({ looked: data });
   return data;
 };
-
-it("a group gets references, for which the trajectories can be fetched", async () => {
-  const server = await served(programOf({ run: tracing }));
-  const refs = await evaluate(server, ["x", "y"], traced, { group: "g" });
-  for (const result of refs) {
-    expect(result.trajectory_ref.startsWith(`${server.instanceId}/`)).toBe(true);
-    expect(result).not.toHaveProperty("trajectory");
-  }
-  const { result } = await fetched(server, refs.reverse());
-  expect(result.traces).toEqual([{ trajectory: [{ looked: "y" }] }, { trajectory: [{ looked: "x" }] }]);
-});
 
 it("whole groups are evicted, the least recently used first, and the lost references are named", async () => {
   const server = await served(programOf({ run: tracing }), { maxTraceBytes: 3000 });
@@ -64,31 +53,4 @@ it("rows that are not shared are listed by id, can be evaluated, and come with t
   const { results } = (await call(server, "evaluate", { ...params, ...traced }, { group: "g" })).result;
   expect(results[0].output).toBe("held");
   expect((await fetched(server, results)).result.traces).toEqual([{ trajectory: null, data: "held" }]);
-});
-
-it("a program's own records get data and trajectories in place of ids and refs", async () => {
-  let seen: any;
-  const server = await served(
-    batchProgramOf({
-      datasets: { train: [{ text: "held" }] },
-      evaluate: () => [{ score: 1, trajectory: { steps: 3 } }],
-      makeReflectiveDataset: (_, evalBatch) => {
-        seen = evalBatch;
-        return { rules: [{ Feedback: "f" }] };
-      },
-    }),
-  );
-  const batch = [{ id: "0", split: "train" }];
-  const candidate = { rules: "" };
-  const evaluated = await call(server, "evaluate", { candidate, batch, capture_traces: true }, { group: "g" });
-  const params = {
-    candidate,
-    eval_batch: { batch, results: evaluated.result.results },
-    components_to_update: ["rules"],
-  };
-  expect((await call(server, "make_reflective_dataset", params)).result.dataset).toEqual({
-    rules: [{ Feedback: "f" }],
-  });
-  expect(seen.batch).toEqual([{ id: "0", data: { text: "held" } }]);
-  expect(seen.results[0].trajectory).toEqual({ steps: 3 });
 });

@@ -9,8 +9,8 @@ import pytest
 from gepa.image import Image
 
 from gepa_client import ConcurrentReflection, RemoteAdapter
-from rpc_server.worker.encode import NotJsonError
-from rpc_server.worker.reflective_records import MAX_BYTES, members
+from rpc_server.worker.json_values import NotJsonError
+from rpc_server.worker.results import MAX_BYTES, dataset_members
 from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.journal.stored_journals import recording, replaying, watched
 
@@ -88,7 +88,7 @@ def test_what_cannot_be_carried_is_refused_with_its_place(tmp_path):
     ]
     for image, reason in refused:
         with pytest.raises(NotJsonError, match=r"dataset\.rules\[0\]\.shown\[0\] " + reason):
-            members({"rules": [{"shown": [image]}]})
+            dataset_members({"rules": [{"shown": [image]}]})
 
 
 def test_images_are_recorded_and_a_replay_shows_them_again(drawing, tmp_path):

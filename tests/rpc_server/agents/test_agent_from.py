@@ -6,7 +6,7 @@ import pytest
 
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.mutations.agents import AgentFailed, agent_from
-from rpc_server.settings.code_settings import CodeChangeSettings
+from rpc_server.settings import CodeChangeSettings
 from tests.support.scripted_anthropic import Script, use
 
 

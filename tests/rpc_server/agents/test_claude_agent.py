@@ -8,7 +8,7 @@ import pytest
 
 from protocol.evaluation import Usage
 from rpc_server.mutations.agents import Agent, AgentFailed, agent_from
-from rpc_server.settings.code_settings import CodeChangeSettings
+from rpc_server.settings import CodeChangeSettings
 from tests.support.scripted_anthropic import Script, use
 
 TOOLS = ("Read", "Edit", "Write", "Glob", "Grep", "Bash")

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from rpc_server.mutations.agents import Agent, agent_from
-from rpc_server.settings.code_settings import CodeChangeSettings
+from rpc_server.settings import CodeChangeSettings
 from tests.support.scripted_anthropic import Script, Silence, use
 from tests.support.waiting import eventually
 

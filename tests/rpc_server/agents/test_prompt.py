@@ -7,7 +7,7 @@ import pytest
 from protocol.mutation import ChangeRequest, PastMutation
 from rpc_server.mutations import agent_prompt as limits
 from rpc_server.mutations.agent_prompt import change_prompt
-from rpc_server.settings.code_settings import CodeChangeSettings
+from rpc_server.settings import CodeChangeSettings
 
 PLAIN = CodeChangeSettings(allow_mutations=True)
 

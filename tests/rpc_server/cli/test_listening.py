@@ -15,7 +15,7 @@ import pytest
 
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.cli.listen_endpoint import apply_listen_address
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 from tests.rpc_server.server_process import asked, ready, server_process
 from tests.support.forked_client import SERVER, ForkServer
 

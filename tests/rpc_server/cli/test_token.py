@@ -7,7 +7,7 @@ import pytest
 
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.cli.listen_endpoint import token_for
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 
 
 def settings(**given: object) -> Settings:

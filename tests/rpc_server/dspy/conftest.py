@@ -13,7 +13,7 @@ import pytest
 from protocol import Example
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 from tests.rpc_server.program.conftest import Opened as OpenedProgram
 from tests.support.installed import python_with
 

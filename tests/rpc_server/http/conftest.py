@@ -17,7 +17,7 @@ from protocol.errors import RpcError
 from rpc_server.http import SERVICE, create_app, listening
 from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.program.program import ResultDict
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 
 TOKEN = "the-token"
 SEED = {"system": "seed"}

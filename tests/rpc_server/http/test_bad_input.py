@@ -10,7 +10,7 @@ import pytest
 
 from protocol import MakeReflectiveDatasetParams, Params, ProposeNewTextsParams, ScoreParams, errors
 from rpc_server import http
-from rpc_server.rpc.params import read_params
+from rpc_server.wire import read_params
 
 GOOD = {"jsonrpc": "2.0", "id": 7, "method": "discover"}
 

@@ -7,8 +7,8 @@ import pytest
 
 from protocol import errors
 from rpc_server.methods import service
-from rpc_server.settings.process_limits import answer_bytes, memory_bytes, share
-from rpc_server.settings.settings import Settings
+from rpc_server.process_limits import answer_bytes, memory_bytes, share
+from rpc_server.settings import Settings
 
 LIMIT = 20_000
 

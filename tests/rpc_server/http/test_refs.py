@@ -45,16 +45,6 @@ async def test_the_trace_of_a_row_that_is_not_shared_has_its_data(start: Any) ->
         assert (await server.call("get_traces", {"refs": refs}))["traces"] == ([traced(5)] if shared else data)
 
 
-async def test_the_group_that_was_not_used_for_longest_is_let_go(start: Any) -> None:
-    server = await start(max_trace_bytes=4000)
-    kept = {name: (await server.evaluate(traced(900), capture_traces=True, group=name))[0] for name in "abc"}
-    await reflect(server, kept["a"])
-    await server.evaluate(traced(900), capture_traces=True, group="d")
-    assert len(await reflect(server, kept["a"], kept["c"])) == 2
-    with pytest.raises(errors.TrajectoryExpired):
-        await reflect(server, kept["b"])
-
-
 async def test_refs_that_a_program_keeps_itself_carry_the_instance_outside_and_lose_it_inside(
     start: Any, fake_program: Any
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from protocol import ApplyMutationParams, ApplyMutationResult, Candidate
 from protocol.errors import MutationRejected
 from rpc_server.mutations.transaction import CodeMutations, open_mutations
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 from rpc_server.worktrees.worktree_program import WorktreeProgram, open_worktrees
 from tests.rpc_server.mutations.project import Project
 

@@ -8,7 +8,7 @@ import pytest
 from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import MutationRejected
 from rpc_server.mutations.file_rules import Globs, Rules, link_fault, protected_globs
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 from rpc_server.worktrees.staged_change import ChangedFile
 
 MEANT = [

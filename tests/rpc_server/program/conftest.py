@@ -15,7 +15,7 @@ import pytest
 from protocol import Example, ExampleResult
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
-from rpc_server.settings.settings import GIVEN_AS, Settings, concerns
+from rpc_server.settings import GIVEN_AS, Settings, concerns
 from tests.support.processes import processes_with
 from tests.support.waiting import eventually
 

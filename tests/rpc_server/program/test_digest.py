@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rpc_server.program.open_program import digest_settings, open_program
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 
 MAIN = (
     "import helper\nfrom parts import deep\nseed_candidate = {'prompt': 'x'}\ndef run(e, c):\n    return helper.ONE\n"

@@ -1,7 +1,6 @@
 """The tokens of a program's calls of models are in its results, though the program notes no usage."""
 
-from rpc_server.worker.model_apis import endpoint_of, read_request
-from rpc_server.worker.model_usage import add_call, tokens_of
+from rpc_server.worker.model_apis import add_call, endpoint_of, read_request, tokens_of
 from tests.rpc_server.model_provider import COUNTED, provider
 
 __all__ = ["provider"]

@@ -20,7 +20,7 @@ import asyncio, json, sys
 from pathlib import Path
 from protocol import Example
 from rpc_server.program.open_program import open_program
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 
 async def main():
     given = json.loads(sys.argv[1])

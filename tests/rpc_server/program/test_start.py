@@ -9,7 +9,7 @@ import pytest
 
 from protocol.errors import ProgramFailed
 from rpc_server.program.launcher import find_interpreter
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 
 START_S = 20.0
 """The time limit of a start that `opened` gives."""

@@ -8,7 +8,7 @@ import pytest
 
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.cli.serve_command import with_one_command
-from rpc_server.settings.settings import _FOR, load_settings
+from rpc_server.settings import _FOR, load_settings
 
 
 def wrong(folder: Path, text: str, name: str = "gepa.toml", **flags: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 from rpc_server.worktrees.worktree_program import open_worktrees
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.worktrees.worktree_project import FILES, Open, Opened

@@ -14,7 +14,7 @@ import pytest
 from evolverpc_common import build_cache
 from evolverpc_common.files import lock_if_free
 from protocol.errors import ProgramFailed
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 from rpc_server.worktrees.environments import CommitEnvironments, Environment, manifests_of
 from rpc_server.worktrees.repository import UserRepository
 from tests.rpc_server.mutations.project import Project

@@ -11,7 +11,7 @@ import pytest
 
 from evolverpc_common.settings.sources import SettingsError
 from protocol.errors import ProgramFailed
-from rpc_server.settings.settings import Settings
+from rpc_server.settings import Settings
 from rpc_server.worktrees import worktree
 from rpc_server.worktrees.environments import Environment
 from rpc_server.worktrees.server_folder import ServerFolder

@@ -1,20 +1,19 @@
-/** A digest of the program's file: detects a change between two starts of a program without a version. */
+/** The digest of JSON, in any runtime. */
 
-import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
-
-/** The SHA-256 of the file that this process was started with; undefined if it cannot be read. */
-export function digestOfScript(): string | undefined {
-  const script = process.argv[1];
-  if (script === undefined) return undefined;
-  try {
-    return sha256(readFileSync(script));
-  } catch {
-    return undefined; // typed at a prompt, packed into an executable, or not readable
-  }
+/** The SHA-256 of JSON, in hexadecimal: the same for equal values, in any order of keys. */
+export async function digestOfJson(value: unknown): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(canonical(value)));
+  return hexadecimal(new Uint8Array(digest));
 }
 
-/** The SHA-256 of a text or of bytes, in hexadecimal. */
-export function sha256(content: string | Uint8Array): string {
-  return createHash("sha256").update(content).digest("hex");
+/** The bytes as digits. */
+export function hexadecimal(bytes: Uint8Array): string {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  const fields = Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1));
+  return `{${fields.map(([key, item]) => `${JSON.stringify(key)}:${canonical(item)}`).join(",")}}`;
 }

@@ -1,7 +1,7 @@
-/** JSON in both directions: a strict reader, and a strict conversion of a program's values. */
+/** JSON in both directions: a strict reader, a strict conversion of a program's values, and markers for values that readers change. */
 
 import { ParseError } from "../generated/errors.js";
-import { isMarked, MARK, withLargeIntegersMarked } from "./exact-values.js";
+import { isObject } from "./values.js";
 
 export type JsonValue = null | boolean | number | string | JsonValue[] | { [key: string]: JsonValue };
 
@@ -167,10 +167,61 @@ export function wellFormed(text: string): string {
   return text.isWellFormed() ? text : text.replace(HALF_PAIR, (half) => `\\u${half.charCodeAt(0).toString(16)}`);
 }
 
-/** The same text for equal values, in any order of keys. */
-export function canonicalJson(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(",")}]`;
-  if (typeof value !== "object" || value === null) return JSON.stringify(value);
-  const fields = Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1));
-  return `{${fields.map(([key, item]) => `${JSON.stringify(key)}:${canonicalJson(item)}`).join(",")}}`;
+const MARK = "$exact";
+
+const SIXTEEN_DIGITS = /\d{16}/;
+/** A text, or a number. */
+const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/gs;
+const INTEGER = /^-?[1-9]\d*$/;
+
+/** Return JSON with a marker in place of each integer that `JSON.parse` would round. */
+function withLargeIntegersMarked(text: string): string {
+  return withLargeIntegers(text, (digits) => `{"${MARK}":["integer","${digits}"]}`);
+}
+
+function withLargeIntegers(text: string, written: (digits: string) => string): string {
+  if (!SIXTEEN_DIGITS.test(text)) return text;
+  return text.replace(TOKEN, (token) =>
+    INTEGER.test(token) && !Number.isSafeInteger(Number(token)) ? written(token) : token,
+  );
+}
+
+/** Parse JSON of a user, with a BigInt for each integer that `JSON.parse` would round. */
+export function parseExactly(text: string): unknown {
+  const key = crypto.randomUUID(); // no key of the text itself
+  const marked = withLargeIntegers(text, (digits) => `{"${key}":"${digits}"}`);
+  if (marked === text) return JSON.parse(text);
+  return JSON.parse(marked, (_, value) => (isObject(value) && key in value ? BigInt(value[key] as string) : value));
+}
+
+/** Return a copy of JSON with what its markers stand for. Throws `SyntaxError` for a marker that is none of the contract's. */
+export function unpacked(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(unpacked);
+  if (!isObject(value)) return value;
+  if (!isMarked(value)) return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, unpacked(item)]));
+  try {
+    return ofMarker(value[MARK] as [unknown, unknown]);
+  } catch (error) {
+    const text = JSON.stringify(value).slice(0, 200);
+    throw new SyntaxError(`${text} is no marker of the contract: ${(error as Error).message}`);
+  }
+}
+
+function ofMarker([kind, content]: [unknown, unknown]): unknown {
+  if (kind === "tuple") return (content as unknown[]).map(unpacked);
+  if (kind === "object") {
+    return Object.fromEntries((content as unknown[][]).map(([name, item]) => [String(unpacked(name)), unpacked(item)]));
+  }
+  if (typeof content !== "string") throw new TypeError(`its kind is ${kind}, its content no text`);
+  if (kind === "integer") return BigInt(content);
+  if (kind === "text") return JSON.parse(`"${content}"`);
+  const number = Number(content);
+  if (kind !== "number" || !Number.isFinite(number)) throw new TypeError(`${kind} is no kind of value`);
+  return number;
+}
+
+/** Whether an object is a marker, or looks like one. */
+function isMarked(value: object): value is Record<typeof MARK, unknown> {
+  const [name, ...others] = Object.keys(value);
+  return name === MARK && others.length === 0;
 }

@@ -1,4 +1,4 @@
-/** Modules of Node that other runtimes may have too; nothing here is imported, so that the package loads without them. */
+/** What runtimes have in different forms: modules of Node, of which nothing is imported here, and timers. */
 
 /** The part of Node's `AsyncLocalStorage` that is used here. */
 export interface AsyncStorage<Store> {
@@ -22,7 +22,7 @@ interface Inspector {
 
 /** Return a storage that follows asynchronous calls; undefined in a runtime without one. */
 export function asyncStorage<Store>(): AsyncStorage<Store> | undefined {
-  const Kind = runtime().AsyncLocalStorage ?? builtin<Runtime>("node:async_hooks")?.AsyncLocalStorage;
+  const Kind = (globalThis as Runtime).AsyncLocalStorage ?? builtin<Runtime>("node:async_hooks")?.AsyncLocalStorage;
   return Kind && (new Kind() as AsyncStorage<Store>);
 }
 
@@ -61,9 +61,16 @@ export function loadedScripts(): string[] {
 
 /** Return a module of Node; undefined in a runtime without it. */
 export function builtin<Module extends object>(name: string): Module | undefined {
-  return runtime().process?.getBuiltinModule?.(name) as Module | undefined;
+  return (globalThis as Runtime).process?.getBuiltinModule?.(name) as Module | undefined;
 }
 
-function runtime(): Runtime {
-  return globalThis as Runtime;
+/** The longest delay of a timer; a longer one would fire at once. */
+export const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** Call `action` once after so many seconds; returns a function that prevents it. */
+export function runAfter(seconds: number, action: () => void): () => void {
+  const timer: unknown = setTimeout(action, Math.min(seconds * 1000, MAX_TIMER_MS));
+  // Node and Bun return objects with `unref`, other runtimes plain numbers.
+  (timer as { unref?: () => void }).unref?.();
+  return () => clearTimeout(timer as ReturnType<typeof setTimeout>);
 }

@@ -3,13 +3,12 @@
 import { InvalidParams } from "../generated/errors.js";
 import type { WireTypes } from "../generated/types.js";
 import * as schemas from "../generated/validators.js";
-import { unpacked } from "./exact-values.js";
-import { pathText } from "./json.js";
+import { pathText, unpacked } from "./json.js";
 
 export type WireTypeName = keyof WireTypes;
 
 /** One fault: `path` is relative to the value checked, such as `batch[0].data`; empty for the value itself. */
-export interface Fault {
+interface Fault {
   path: string;
   message: string;
 }
@@ -20,12 +19,6 @@ export function faults(type: WireTypeName, value: unknown): Fault[] {
   const validator = schemas[type];
   if (validator(value)) return [];
   return mostSpecific(validator.errors ?? []).map((error) => fault(error, value));
-}
-
-/** Throws `InvalidParams` where the params of a method do not fit. */
-export function checkParams<Name extends WireTypeName>(type: Name, params: unknown): asserts params is WireTypes[Name] {
-  const found = faults(type, params);
-  if (found.length > 0) throw invalidParams(...found);
 }
 
 /** Return what the markers of a value in the params stand for. Throws `InvalidParams` for one that is none of the contract's. */

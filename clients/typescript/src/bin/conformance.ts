@@ -5,7 +5,7 @@ import { SetupError } from "../base/configuration.js";
 import { CONFORMANCE_LIMITS, conformanceProgram } from "../program/conformance.js";
 import { serve } from "../server/serve.js";
 import { serveStdio } from "../server/stdio.js";
-import { SERVE_USAGE, serveOptions } from "./serve-options.js";
+import { SERVE_USAGE, serveOptions } from "./serve-file.js";
 
 const USAGE = `evolverpc-conformance [--stdio] ${SERVE_USAGE}`;
 

@@ -1,15 +1,31 @@
-/** Serve the program that a file of Node exports. */
+/** Serve the program that a file of Node exports, and the flags of the commands that serve a program. */
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import { parseArgs } from "node:util";
 import { SetupError } from "../base/configuration.js";
-import { sha256 } from "../base/digest.js";
 import type { Program } from "../program/program.js";
-import { serve } from "../server/serve.js";
+import { sha256 } from "../server/node-process.js";
+import { type ServeOptions, serve } from "../server/serve.js";
 import { serveStdio } from "../server/stdio.js";
-import { SERVE_USAGE, serveOptions } from "./serve-options.js";
+
+export const SERVE_USAGE = `[--host ADDRESS] [--port N] [--token-file FILE] [--json]
+  [--concurrency N] [--max-queue N] [--example-timeout-s SECONDS] [--drain-s SECONDS] [-h|--help]`;
+
+const OPTIONS = {
+  host: { type: "string" },
+  port: { type: "string" },
+  "token-file": { type: "string" },
+  "example-timeout-s": { type: "string" },
+  concurrency: { type: "string" },
+  "max-queue": { type: "string" },
+  "drain-s": { type: "string" },
+  json: { type: "boolean" },
+  stdio: { type: "boolean" },
+  help: { type: "boolean", short: "h" },
+} as const;
 
 const USAGE = `evolverpc serve FILE [--stdio] ${SERVE_USAGE}`;
 
@@ -51,4 +67,20 @@ async function registerTsx(file: string, url: string): Promise<void> {
     throw new SetupError(`${file} is TypeScript, and tsx is not installed beside it: npm install --save-dev tsx`);
   }
   await import(pathToFileURL(loader).href);
+}
+
+/** Read the flags, and the one argument that belongs to none. Throws a `TypeError` with a `code` for an unknown flag. */
+export function serveOptions(words: string[]): {
+  options: ServeOptions;
+  program: string | undefined;
+  stdio: boolean;
+  help: boolean;
+} {
+  const { values, positionals } = parseArgs({ args: words, options: OPTIONS, allowPositionals: true });
+  const { stdio = false, help = false, ...given } = values;
+  const named = Object.entries(given).map(([name, value]) => {
+    const key = name.replace(/-./g, (letter) => letter.charAt(1).toUpperCase());
+    return [key, ["host", "tokenFile"].includes(key) || typeof value === "boolean" ? value : Number(value)];
+  });
+  return { options: Object.fromEntries(named), program: positionals[0], stdio, help };
 }

@@ -1,16 +1,15 @@
 /** A typed client on `fetch`: every call under a deadline, every answer bounded and checked. */
 
-import { bytesOf } from "../base/bytes.js";
-import { isLoopback } from "../base/hosts.js";
+import { checkToken, isLoopback } from "../base/access.js";
 import { parseJson } from "../base/json.js";
 import { RpcError } from "../base/rpc-error.js";
-import { MAX_TIMER_MS } from "../base/timers.js";
-import { checkToken } from "../base/token.js";
+import { MAX_TIMER_MS } from "../base/runtime.js";
+import { bytesOf } from "../base/streams.js";
 import { faults, type WireTypeName } from "../base/validate.js";
 import { isObject } from "../base/values.js";
-import { METHODS, type MethodTypes } from "../generated/contract.js";
+import { ERRORS, METHODS, type MethodTypes } from "../generated/contract.js";
+import * as classes from "../generated/errors.js";
 import type { DiscoverResult, ErrorObject, EvaluateResult } from "../generated/types.js";
-import { BadResponse, ConnectionLost, errorOfServer, Refused } from "./client-errors.js";
 
 export interface ClientOptions {
   /** The bearer token; default: the environment variable GEPA_TOKEN. */
@@ -161,19 +160,15 @@ function isPending(result: unknown): boolean {
 }
 
 function read(status: number, bytes: Uint8Array): Record<string, unknown> {
-  const answer = jsonOf(bytes);
+  let answer: unknown;
+  try {
+    answer = parseJson(bytes);
+  } catch (error) {
+    if (!(error instanceof RpcError)) throw error;
+  }
   if (isObject(answer) && answer.jsonrpc === "2.0") return answer;
   if ([502, 503, 504].includes(status)) throw new ConnectionLost(`HTTP ${status} without an answer`);
   throw new BadResponse(`HTTP ${status} without a JSON-RPC answer`);
-}
-
-function jsonOf(bytes: Uint8Array): unknown {
-  try {
-    return parseJson(bytes);
-  } catch (error) {
-    if (error instanceof RpcError) return undefined;
-    throw error;
-  }
 }
 
 function resultOf(answer: Record<string, unknown>, id: number): unknown {
@@ -186,4 +181,27 @@ function resultOf(answer: Record<string, unknown>, id: number): unknown {
 function environment(name: string): string | undefined {
   const { process } = globalThis as { process?: { env?: Record<string, string | undefined> } };
   return process?.env?.[name];
+}
+
+export class ClientError extends Error {
+  override name = this.constructor.name;
+}
+
+/** It is unknown whether the server did the work; repeat the request with the same `call_id` to find out. */
+export class ConnectionLost extends ClientError {}
+
+/** The answer breaks the contract. */
+export class BadResponse extends ClientError {}
+
+/** The client's own rules forbid the request. */
+export class Refused extends ClientError {}
+
+/** The error for a JSON-RPC error object, by its code alone; an unknown code gives a plain `RpcError` that keeps it. */
+export function errorOfServer({ code, message, data }: ErrorObject): RpcError {
+  const { retryable, ...details } = isObject(data) ? data : {};
+  const known = typeof retryable === "boolean" ? retryable : undefined;
+  const name = (Object.keys(ERRORS) as (keyof typeof ERRORS)[]).find((each) => ERRORS[each].code === code);
+  if (name === undefined) return new RpcError({ code, message, retryable: false }, message, details, known);
+  // biome-ignore lint/performance/noDynamicNamespaceImportAccess: every class is exported, nothing could be left out
+  return new classes[name](message, details, known);
 }

@@ -2,10 +2,10 @@
 
 import type { Cancellation } from "../base/cancellation.js";
 import { invokeProgram } from "../base/failure.js";
-import { MAX_TIMER_MS, runAfter } from "../base/timers.js";
+import { MAX_TIMER_MS, runAfter } from "../base/runtime.js";
 
 /** Seconds that work may run; `alone`: whether no other work runs in its process, so that none can delay it. */
-export interface Limit {
+interface Limit {
   seconds: number;
   alone: boolean;
 }

@@ -1,22 +1,21 @@
 /** Build an `ExampleResult` of the contract from what a program returned or threw. */
 
-import { describeFailure } from "../base/failure.js";
-import { finite, InvalidResult } from "../base/invalid-result.js";
+import { describeFailure, finite, InvalidResult } from "../base/failure.js";
 import { type JsonValue, NotJson, toExactJson, toJsonValue, wellFormed } from "../base/json.js";
 import { jsonOrRepr } from "../base/json-or-repr.js";
+import type { Notices } from "../base/notices.js";
 import { faults } from "../base/validate.js";
 import { isObject, shown } from "../base/values.js";
 import type { ExampleError, ExampleResult, Usage } from "../generated/types.js";
-import { PARSE_FAILURE, ParseFailure } from "../steps/steps.js";
-import type { Call } from "../wire/call.js";
-import type { ExampleCalls } from "../wire/example-calls.js";
+import type { Candidate } from "../program/program.js";
+import { PARSE_FAILURE, ParseFailure, unknownComponent } from "../steps/steps.js";
+import type { Call, ExampleCalls } from "../wire/example-calls.js";
 import { judge } from "../wire/verdict.js";
-import { readComponentFeedback } from "./component-feedback.js";
 import type { Outcome } from "./deadline.js";
 import { withLog, writtenBy } from "./example-log.js";
 
 /** A score in the form of the contract. */
-export interface ReadScore extends Pick<ExampleResult, "feedback" | "objective_scores" | "component_feedback"> {
+interface ReadScore extends Pick<ExampleResult, "feedback" | "objective_scores" | "component_feedback"> {
   score: number;
 }
 
@@ -211,4 +210,33 @@ export function readBatchResult(
   const [fault] = faults("ExampleResult", result);
   if (fault !== undefined) throw new InvalidResult(`${fault.path}: ${fault.message}`);
   return result as unknown as ExampleResult;
+}
+
+/** Return the texts by component, each given as text or as `{feedback, score?}`; throws `InvalidResult` for all else. */
+function readComponentFeedback(given: unknown): Record<string, string> {
+  if (!isObject(given)) throw new InvalidResult(`component_feedback must be an object, not ${shown(given)}`);
+  const texts = Object.entries(given).map(([name, feedback]) => {
+    if (typeof feedback === "string") return [wellFormed(name), wellFormed(feedback)];
+    const { feedback: text, score: own, ...others } = isObject(feedback) ? feedback : {};
+    if (typeof text !== "string" || Object.keys(others).length > 0) {
+      throw new InvalidResult(
+        `component_feedback.${name} must be a text or {feedback, score?}, not ${shown(feedback)}; its feedback is a text`,
+      );
+    }
+    if (own !== undefined && own !== null) finite(own, `component_feedback.${name}.score`);
+    return [wellFormed(name), wellFormed(text)];
+  });
+  return Object.fromEntries(texts);
+}
+
+/** Report feedback on a component that does not exist. */
+export function reportComponentFeedback(
+  { component_feedback: feedback }: ExampleResult,
+  candidate: Candidate,
+  notices: Notices,
+): void {
+  for (const name of Object.keys(feedback ?? {})) {
+    if (Object.hasOwn(candidate, name)) continue;
+    notices.once(`component_feedback names ${JSON.stringify(name)}: ${unknownComponent(Object.keys(candidate))}`);
+  }
 }

@@ -7,11 +7,11 @@
  */
 
 import type { Cancellation } from "../base/cancellation.js";
-import { unpacked } from "../base/exact-values.js";
-import { InvalidResult } from "../base/invalid-result.js";
-import { type JsonValue, toExactJson } from "../base/json.js";
+import { InvalidResult } from "../base/failure.js";
+import { type JsonValue, toExactJson, unpacked } from "../base/json.js";
 import { jsonOrRepr } from "../base/json-or-repr.js";
-import { type Log, Notices } from "../base/notices.js";
+import { Notices } from "../base/notices.js";
+import type { Settings } from "../base/options.js";
 import { joined, summed } from "../base/usage.js";
 import type { ExampleResult, Step, Usage } from "../generated/types.js";
 import {
@@ -23,15 +23,14 @@ import {
   type ScoreContext,
   takesWholeBatches,
 } from "../program/program.js";
-import type { ExampleRow } from "../rows/rows.js";
+import type { FilledExample } from "../rows/rows.js";
 import { watchAiSdk } from "../steps/ai-sdk-telemetry.js";
 import { runExample } from "../steps/spans.js";
 import { parseFailure, unrecordedStep } from "../steps/steps.js";
-import { TrajectoryRecorder } from "../steps/trajectory-recorder.js";
+import { TrajectoryRecorder } from "../steps/trajectory.js";
 import { ExampleCalls } from "../wire/example-calls.js";
 import { whileRunning } from "../wire/place.js";
 import { watchNetwork } from "../wire/watch.js";
-import { reportComponentFeedback } from "./component-feedback.js";
 import { runWithDeadline } from "./deadline.js";
 import { logged, withLog } from "./example-log.js";
 import {
@@ -41,11 +40,11 @@ import {
   finishedResult,
   readBatchResult,
   readScore,
+  reportComponentFeedback,
   rescored,
   unfinishedResult,
   withoutModelResult,
 } from "./example-results.js";
-import type { Slots } from "./slots.js";
 
 /** How long examples that never wait may block the event loop. */
 const MAX_BLOCKED_MS = 20;
@@ -54,9 +53,10 @@ const MAX_BLOCKED_MS = 20;
  * One evaluation. `onResult` is called exactly once for each position of `batch`, in any order. `timeoutS`: seconds of
  * each example, if that is less than the runner's own limit.
  */
-export interface Evaluation {
+interface Evaluation {
   candidate: Candidate;
-  batch: readonly ExampleRow[];
+  /** With the rows as the program gets them. */
+  batch: readonly FilledExample[];
   captureTraces: boolean;
   timeoutS?: number | undefined;
   onResult: (position: number, result: ExampleResult) => void;
@@ -71,63 +71,59 @@ interface Trial {
 /** Begin an attempt, after others that cost `spent`; what it does over the network is kept in `calls`. */
 type Begin = (calls: ExampleCalls, spent: Usage) => Trial;
 
-/** What a runner keeps to. */
-interface Rules {
-  /** Seconds one example may run; undefined for no deadline. */
-  exampleTimeoutS: number | undefined;
-  /** False if the peer does that. */
+/** What a runner keeps to. `enforcesDeadlines`: false if the peer does that. */
+type Rules = Pick<Settings, "concurrency" | "exampleTimeoutS" | "modelHosts" | "trustResults" | "log"> & {
   enforcesDeadlines: boolean;
-  /** Hosts at which every call is one of a model. */
-  modelHosts: ReadonlySet<string>;
-  /** Whether a returned result counts although the last call of a model failed. */
-  trustResults: boolean;
-  log: Log;
-}
+};
 
 export class Runner {
   readonly #notices: Notices;
+  readonly #slots: Slots;
   #yieldRequestedAt: number | undefined;
 
   constructor(
     private readonly program: Program,
-    private readonly slots: Slots,
     private readonly rules: Rules,
   ) {
+    this.#slots = new Slots(rules.concurrency);
     this.#notices = new Notices(rules.log);
     watchNetwork();
   }
 
   async evaluate(evaluation: Evaluation, cancellation: Cancellation): Promise<void> {
     const { batch } = evaluation;
-    const positions = batch.map((_, position) => position);
-    const units = takesWholeBatches(this.program) && batch.length > 0 ? [positions] : positions.map((at) => [at]);
-    await Promise.all(units.map((unit) => this.#unit(evaluation, unit, cancellation)));
+    const isOneCall = takesWholeBatches(this.program) && batch.length > 0;
+    const units = isOneCall ? [batch] : batch.map((example) => [example]);
+    await Promise.all(units.map((unit, first) => this.#unit(evaluation, unit, first, cancellation)));
   }
 
-  /** Run the examples of one call into the program when there is room for them. */
-  async #unit(evaluation: Evaluation, positions: number[], cancellation: Cancellation): Promise<void> {
-    const rows = positions.map((position) => evaluation.batch[position] as ExampleRow);
+  /** Run the examples of one call into the program, from the position `first`, when there is room for them. */
+  async #unit(
+    evaluation: Evaluation,
+    rows: readonly FilledExample[],
+    first: number,
+    cancellation: Cancellation,
+  ): Promise<void> {
     const begin = isBatchProgram(this.program)
       ? this.#batch(this.program, evaluation, rows)
-      : this.#example(this.program as FunctionProgram, evaluation, rows[0] as ExampleRow);
+      : this.#example(this.program as FunctionProgram, evaluation, rows[0] as FilledExample);
     const results = await this.#attempted(rows.length, evaluation.timeoutS, cancellation, begin);
-    positions.forEach((position, at) => {
-      evaluation.onResult(position, results?.[at] ?? cancelledResult({ seconds: 0, calls: new ExampleCalls() }));
+    rows.forEach((_, at) => {
+      evaluation.onResult(first + at, results?.[at] ?? cancelledResult({ seconds: 0, calls: new ExampleCalls() }));
     });
   }
 
   /** Return the same result with a score; a result that failed or was never run is returned unchanged. */
   async score(
-    { row }: ExampleRow,
+    { data: row }: FilledExample,
     result: ExampleResult,
     cancellation: Cancellation,
     timeoutS: number | undefined,
   ): Promise<ExampleResult> {
     if (result.status !== "rollout" && result.status !== "ok") return result;
     const begin: Begin = (calls, spent) => {
-      const clock = stopwatch();
       const usage: Usage = {};
-      const soFar = () => ({ seconds: clock(), usage: summed(spent, usage), calls });
+      const soFar = () => ({ seconds: calls.seconds, usage: summed(spent, usage), calls });
       const work = async (signal: AbortSignal) => {
         const trajectory = this.program.readsTrajectory ? inlineTrajectory(result) : undefined;
         const given = await this.program.score?.(row, unpacked(result.output), { signal, usage, trajectory });
@@ -150,12 +146,12 @@ export class Runner {
     cancellation: Cancellation,
     begin: Begin,
   ): Promise<ExampleResult[] | undefined> {
-    const { capacity } = this.slots;
+    const { capacity } = this.#slots;
     const seconds = this.#limitS(timeoutS) * examples;
     let spent: Usage = {};
     for (const alone of [false, true]) {
       const weight = alone ? capacity : Math.min(examples, capacity);
-      if (!(await this.slots.enter(weight, cancellation))) return undefined;
+      if (!(await this.#slots.enter(weight, cancellation))) return undefined;
       try {
         await this.#yieldToEventLoop();
         const calls = new ExampleCalls(this.rules.modelHosts);
@@ -172,7 +168,7 @@ export class Runner {
         const failed = withLog(unfinishedResult(ending, seconds, attempt), log);
         return Array.from({ length: examples }, () => failed);
       } finally {
-        this.slots.leave(weight);
+        this.#slots.leave(weight);
       }
     }
     throw new Error("an attempt was inconclusive although nothing else ran");
@@ -184,9 +180,8 @@ export class Runner {
     return enforcesDeadlines ? Math.min(exampleTimeoutS, requestedS) : Number.POSITIVE_INFINITY;
   }
 
-  #example(program: FunctionProgram, { candidate, captureTraces }: Evaluation, { row }: ExampleRow): Begin {
+  #example(program: FunctionProgram, { candidate, captureTraces }: Evaluation, { data }: FilledExample): Begin {
     return (calls, spent) => {
-      const clock = stopwatch();
       const trace: unknown[] = [];
       const usage: Usage = {};
       const scoring: Usage = {};
@@ -195,14 +190,14 @@ export class Runner {
         measured = joined(measured, more);
       };
       const stated = (): Usage => (Object.keys(usage).length > 0 ? usage : (measured ?? usage));
-      const attempt = () => ({ seconds: clock(), usage: summed(spent, summed(stated(), scoring)), calls });
+      const attempt = () => ({ seconds: calls.seconds, usage: summed(spent, summed(stated(), scoring)), calls });
       const { readsTrajectory = false } = program;
       const recorder = captureTraces || readsTrajectory ? new TrajectoryRecorder(candidate, this.#notices) : undefined;
       const { step = unrecordedStep } = recorder ?? {};
       const work = async (signal: AbortSignal): Promise<ExampleResult[]> => {
         const context = { signal, captureTraces, trace, usage, step, parseFailure };
         if (recorder !== undefined) watchAiSdk();
-        const run = () => program.run(row, { ...candidate }, context);
+        const run = () => program.run(data, { ...candidate }, context);
         const output = await runExample(recorder, onUsage, run);
         const steps = recorder?.end(true) ?? [];
         const taken = toExactJson(output, "output");
@@ -210,7 +205,7 @@ export class Runner {
         if (unanswered !== undefined) return [unanswered];
         const seen = readsTrajectory ? trajectoryOf(steps, trace) : undefined;
         const judging: ScoreContext = { signal, usage: scoring, trajectory: structuredClone(seen) };
-        const score = program.score && readScore(await program.score(row, output, judging));
+        const score = program.score && readScore(await program.score(data, output, judging));
         const trajectory = captureTraces ? trajectoryOf(steps, trace) : undefined;
         const result =
           this.#withoutModel(taken, attempt()) ?? finishedResult(taken, score, { ...attempt(), trajectory });
@@ -225,11 +220,9 @@ export class Runner {
     };
   }
 
-  #batch(program: BatchProgram, { candidate, captureTraces }: Evaluation, rows: readonly ExampleRow[]): Begin {
-    const batch = rows.map(({ id, row }) => ({ id, data: row }));
+  #batch(program: BatchProgram, { candidate, captureTraces }: Evaluation, rows: readonly FilledExample[]): Begin {
     return (calls) => {
-      const clock = stopwatch();
-      const soFar = () => ({ seconds: clock() / rows.length, calls });
+      const soFar = () => ({ seconds: calls.seconds / rows.length, calls });
       const read = (given: unknown, attempt: Attempt): ExampleResult => {
         try {
           const found = readBatchResult(given, attempt, captureTraces);
@@ -243,7 +236,7 @@ export class Runner {
         }
       };
       const work = async (signal: AbortSignal): Promise<ExampleResult[]> => {
-        const given = await program.evaluate({ ...candidate }, batch, { captureTraces, signal });
+        const given = await program.evaluate({ ...candidate }, [...rows], { captureTraces, signal });
         const attempt = soFar();
         return readAll(given, rows.length).map((each) => read(each, attempt));
       };
@@ -293,8 +286,50 @@ function readAll(given: unknown, expected: number): unknown[] {
   return given;
 }
 
-/** Return a function that reads the seconds since now. */
-function stopwatch(): () => number {
-  const started = performance.now();
-  return () => (performance.now() - started) / 1000;
+/** Room for a number of running examples; others wait in order of arrival. */
+class Slots {
+  #free: number;
+  readonly #waiting = new Set<{ weight: number; enter: () => void }>();
+
+  constructor(readonly capacity: number) {
+    this.#free = capacity;
+  }
+
+  /** Wait for free capacity in order of arrival; false if cancelled while waiting. */
+  enter(weight: number, cancellation: Cancellation): Promise<boolean> {
+    if (cancellation.cancelled) return Promise.resolve(false);
+    if (this.#waiting.size === 0 && this.#free >= weight) {
+      this.#free -= weight;
+      return Promise.resolve(true);
+    }
+    return new Promise((resolve) => {
+      const waiter = {
+        weight,
+        enter: () => {
+          forget();
+          resolve(true);
+        },
+      };
+      const forget = cancellation.onCancel(() => {
+        this.#waiting.delete(waiter);
+        resolve(false);
+        this.#next(); // the next one may need less
+      });
+      this.#waiting.add(waiter);
+    });
+  }
+
+  leave(weight: number): void {
+    this.#free += weight;
+    this.#next();
+  }
+
+  #next(): void {
+    for (const waiter of this.#waiting) {
+      if (waiter.weight > this.#free) return;
+      this.#waiting.delete(waiter);
+      this.#free -= waiter.weight;
+      waiter.enter();
+    }
+  }
 }

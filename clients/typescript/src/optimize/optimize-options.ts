@@ -1,22 +1,25 @@
-/** The options of `optimize`: their types, their checks, and the program that they make. */
+/** The options of `optimize`: their types, their checks, the program that they make, and the settings of the optimizer among them. */
 
 import { A_FUNCTION, ANYTHING, checkKinds, type Kind, SetupError, TRUE_OR_FALSE } from "../base/configuration.js";
-import { sha256 } from "../base/digest.js";
+import type { EndpointOptions } from "../base/options.js";
 import { type OptimizeSettings, type RunEvent, SETTINGS } from "../generated/optimize.js";
-import { checkProgram, PROGRAM_PARTS } from "../program/check-program.js";
-import type {
-  BatchProgram,
-  Candidate,
-  FunctionProgram,
-  NewTexts,
-  Program,
-  ReflectiveDataset,
+import {
+  type BatchProgram,
+  type Candidate,
+  checkProgram,
+  type FunctionProgram,
+  type NewTexts,
+  PROGRAM_PARTS,
+  type Program,
+  type ReflectiveDataset,
 } from "../program/program.js";
 import type { RowSource } from "../rows/row-sources.js";
-import { SPLITS } from "./optimizer-settings.js";
+import { sha256 } from "../server/node-process.js";
 
 /** What `optimize` takes: its own options, and every setting of `evolverpc optimize`. */
-export interface OptimizeOptions<Data, Output, Component extends string = string> extends OptimizeSettings {
+export interface OptimizeOptions<Data, Output, Component extends string = string>
+  extends OptimizeSettings,
+    Pick<EndpointOptions, "trustResults" | "modelHosts"> {
   program: FunctionProgram<Data, Output, Component> | BatchProgram<Data, Output, Component>;
   /** Rows to learn from: an array, another iterable, or a .jsonl, .json or .csv file. Default: split `train` of the program. */
   trainset?: RowSource<Data> | undefined;
@@ -35,10 +38,6 @@ export interface OptimizeOptions<Data, Output, Component extends string = string
    * own command again, up to this call. Default: false.
    */
   isolated?: boolean | undefined;
-  /** Whether a returned result counts although the last call of a model failed. Default: false. */
-  trustResults?: boolean | undefined;
-  /** Hosts, as `host` or `host:port`, at which every call is one of a model. */
-  modelHosts?: readonly string[] | undefined;
   /** The id of a run to continue, or `last`, with the same program and rows. A completed one needs a larger limit. */
   resume?: string | undefined;
   /** Pauses the run when it is aborted; the promise is then rejected with `OptimizeError`. */
@@ -50,6 +49,9 @@ export interface OptimizeOptions<Data, Output, Component extends string = string
 }
 
 export type AnyOptions = OptimizeOptions<unknown, unknown>;
+
+/** The options that hold rows, with the splits that the optimizer reads them from. */
+const SPLITS = { trainset: "train", valset: "val", testset: "test" } as const;
 
 /** The options that are no settings of the optimizer. */
 const OWN_OPTIONS: Record<Exclude<keyof AnyOptions, keyof OptimizeSettings | keyof typeof SPLITS>, Kind> = {
@@ -117,4 +119,39 @@ export function digestOf({ program, propose }: AnyOptions): string {
   const source = program as unknown as Record<string, unknown>;
   const functions = [...PARTS.map((name) => source[name]), propose].filter((part) => typeof part === "function");
   return sha256(functions.map(String).join("\n"));
+}
+
+const NAMES = [...SETTINGS, ...Object.keys(SPLITS)];
+const SPELLINGS = new Map(NAMES.map((name) => [snakeCase(name), name]));
+
+/**
+ * Return the settings among options as variables of the environment, which other users cannot read.
+ *
+ * Throws `SetupError` for a value that would have no effect.
+ */
+export function variablesOf(options: OptimizeSettings & { propose?: unknown }): Record<string, string> {
+  const given: Record<string, unknown> = { ...options };
+  if (options.propose !== undefined) given.reflectionLm = "program";
+  const variables = NAMES.filter((name) => given[name] !== undefined).map((name) => {
+    const value = SPLITS[name as keyof typeof SPLITS] ?? given[name];
+    return [`GEPA_${snakeCase(name).toUpperCase()}`, asText(name, value)];
+  });
+  return Object.fromEntries(variables);
+}
+
+function asText(name: string, value: unknown): string {
+  if (value === null || value === "") {
+    throw new SetupError(`\`${name}\` is ${value === "" ? "empty" : "null"}: leave it out`);
+  }
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+function snakeCase(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+/** Return a message of the optimizer with the names of settings as they are in TypeScript. */
+export function respelled(message: string): string {
+  return message.replace(/(?<=`)(?:GEPA_)?(\w+)(?=`)/g, (found, name) => SPELLINGS.get(name.toLowerCase()) ?? found);
 }

@@ -1,17 +1,28 @@
 /** Optimize a program in one call: serve it, run the optimizer beside it, and return what it found. */
 
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { devNull } from "node:os";
+import { basename, dirname, join } from "node:path";
+import { createInterface } from "node:readline";
+import { SetupError } from "../base/configuration.js";
 import type { Finished } from "../generated/optimize.js";
 import type { Program } from "../program/program.js";
+import { asSetupError } from "../server/node-process.js";
 import { serve } from "../server/serve.js";
-import { asSetupError } from "../server/start-error.js";
 import { serveStdio } from "../server/stdio.js";
-import { type ProgramServer, serveIsolated } from "./isolated-server.js";
-import { type AnyOptions, checkOptions, digestOf, type OptimizeOptions, programOf } from "./optimize-options.js";
+import {
+  type AnyOptions,
+  checkOptions,
+  digestOf,
+  type OptimizeOptions,
+  programOf,
+  respelled,
+  variablesOf,
+} from "./optimize-options.js";
 import { type OptimizeResult, readResult } from "./optimize-result.js";
-import { type Ended, runOptimizer } from "./optimizer-process.js";
-import { respelled, variablesOf } from "./optimizer-settings.js";
+import { type Ended, runOptimizer, StopRequests } from "./optimizer-process.js";
 import { optimizerCommand } from "./optimizer-setup.js";
-import { StopRequests } from "./stop-requests.js";
 
 /** A run that did not complete; what it found until then is in `result`. */
 export class OptimizeError extends Error {
@@ -73,8 +84,8 @@ async function optimized(options: AnyOptions): Promise<OptimizeResult> {
 }
 
 function served(program: Program, digest: string, optimizer: string, options: AnyOptions): Promise<ProgramServer> {
-  const { exampleTimeoutS, isolated, concurrency, trustResults, modelHosts } = options;
-  if (isolated) return serveIsolated(optimizer, exampleTimeoutS, concurrency);
+  if (options.isolated) return serveIsolated(optimizer, options);
+  const { exampleTimeoutS, concurrency, trustResults, modelHosts } = options;
   const given = { digest, concurrency, exampleTimeoutS, trustResults, modelHosts };
   return serve(program, { ...given, ownsProcess: false, announce: () => {} });
 }
@@ -120,4 +131,35 @@ function toContinue(runId: string): string {
 
 function resumption(runId: string): string {
   return `optimize({ ..., resume: "${runId}" })`;
+}
+
+/** A server for the optimizer, in this process or in others. */
+interface ProgramServer {
+  url: string;
+  token: string;
+  close(): Promise<void>;
+}
+
+/** Start this process's own command as the workers of a Python server, whose command is beside the optimizer's. */
+async function serveIsolated(optimizer: string, { exampleTimeoutS, concurrency }: AnyOptions): Promise<ProgramServer> {
+  const command = basename(optimizer) === optimizer ? "gepa-server" : join(dirname(optimizer), "gepa-server");
+  // No gepa.toml: it would be about another server.
+  const words = ["--json", "--until-stdin-closes", "--config", devNull, "--root", process.cwd()];
+  if (exampleTimeoutS !== undefined) words.push("--example-timeout-s", String(exampleTimeoutS));
+  if (concurrency !== undefined) words.push("--concurrency", String(concurrency));
+  const own = [process.execPath, ...process.execArgv, ...process.argv.slice(1)];
+  const child = spawn(command, [...words, "--command", ...own], { stdio: ["pipe", "pipe", "inherit"], detached: true });
+  const failed = once(child, "close").then(
+    ([status]) => `ended with status ${status}`,
+    (error: Error) => `cannot be started: ${error.message}`,
+  );
+  const firstLine = once(createInterface({ input: child.stdout }), "line").then(([line]) => JSON.parse(line));
+  const ready = await Promise.race([firstLine, failed.then(() => ({}))]);
+  if (ready.event !== "ready") throw new SetupError(`the isolated program is not served: ${command} ${await failed}`);
+  const { url, token } = ready as { url: string; token: string | null };
+  const close = async (): Promise<void> => {
+    child.kill("SIGTERM");
+    await failed;
+  };
+  return { url, token: token ?? process.env.GEPA_TOKEN ?? "", close };
 }

@@ -6,7 +6,6 @@ import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { SetupError } from "../base/configuration.js";
 import type { Finished, RunEvent } from "../generated/optimize.js";
-import type { StopRequests } from "./stop-requests.js";
 
 const EVENTS = 3;
 const MOST_PRINTED = 20_000;
@@ -32,7 +31,7 @@ export interface Ended {
   printed: string;
 }
 
-export interface ProcessOptions {
+interface ProcessOptions {
   env: Record<string, string | undefined>;
   /** Receives each event; its rejection pauses the run. Without it the optimizer displays the run on the standard error. */
   onEvent: ((event: RunEvent) => unknown) | undefined;
@@ -85,4 +84,55 @@ export async function runOptimizer(command: string, words: string[], options: Pr
   // What came before the run started would have broken the display, which is drawn in place.
   if (runId !== undefined && onEvent === undefined) process.stderr.write(printed);
   return { runId, summary, printed: printed.trim() };
+}
+
+const SIGNALS = ["SIGINT", "SIGTERM"] as const;
+
+type Signal = (typeof SIGNALS)[number];
+
+/** Takes the place of the process's own reaction to signals, from its creation until `end`. */
+export class StopRequests {
+  /** The signal of the operating system that was received, if any. */
+  received: Signal | undefined;
+  readonly #controller = new AbortController();
+  readonly #abort: AbortSignal | undefined;
+  #act: () => unknown = () => {};
+
+  constructor(abort: AbortSignal | undefined) {
+    abort?.throwIfAborted();
+    this.#abort = abort;
+    abort?.addEventListener("abort", this.#onAbort);
+    for (const signal of SIGNALS) process.on(signal, this.#onSignal);
+  }
+
+  /** Aborted at the first request. */
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Call `act` at every request from now on, and at once if there was one. */
+  each(act: () => unknown): void {
+    this.#act = act;
+    if (this.signal.aborted) act();
+  }
+
+  /** Restore the reaction to signals; a signal that was received then ends the process, unless the program handles it. */
+  end(): void {
+    this.#abort?.removeEventListener("abort", this.#onAbort);
+    for (const signal of SIGNALS) process.off(signal, this.#onSignal);
+    const { received } = this;
+    if (received !== undefined && process.listenerCount(received) === 0) process.kill(process.pid, received);
+  }
+
+  readonly #onAbort = (): void => this.#request(this.#abort?.reason);
+
+  readonly #onSignal = (signal: Signal): void => {
+    this.received = signal;
+    this.#request(new Error(`stopped by ${signal}`));
+  };
+
+  #request(reason: unknown): void {
+    this.#controller.abort(reason);
+    this.#act();
+  }
 }

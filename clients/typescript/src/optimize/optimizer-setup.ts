@@ -18,8 +18,8 @@ import { homedir } from "node:os";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SetupError } from "../base/configuration.js";
-import { sha256 } from "../base/digest.js";
 import { PACKAGE_VERSION } from "../base/version.js";
+import { sha256 } from "../server/node-process.js";
 
 const COMMAND = "gepa-client"; // its other name, `evolverpc`, may be this package's own command
 

@@ -6,7 +6,7 @@ import { Image } from "./images.js";
 import type { ComponentFeedback, FunctionProgram, ReflectiveDataset, RunContext, Score } from "./program.js";
 
 /** A step to run, as the contract describes it. */
-export interface ConformanceStep extends Pick<Step, "component" | "name"> {
+interface ConformanceStep extends Pick<Step, "component" | "name"> {
   inputs?: object;
   outputs: unknown;
   raise?: string;

@@ -1,6 +1,6 @@
 /** Images in reflective records: extracted on the way to the optimizer, restored on the way to the program. */
 
-import { InvalidResult } from "../base/invalid-result.js";
+import { InvalidResult } from "../base/failure.js";
 import { type JsonValue, toJsonValue } from "../base/json.js";
 import { isObject } from "../base/values.js";
 import type { ImageContent } from "../generated/types.js";
@@ -40,7 +40,7 @@ export class Image {
   }
 }
 
-export type Images = Record<string, ImageContent>;
+type Images = Record<string, ImageContent>;
 
 /** Return the records as JSON with a reference in place of each `Image`, and the images, each once. */
 export function extractImages(records: ReflectiveDataset): { dataset: JsonValue; images?: Images } {

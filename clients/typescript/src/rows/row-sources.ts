@@ -1,10 +1,9 @@
 /** Rows from files, arrays and other iterables, checked against a schema. */
 
 import { SetupError } from "../base/configuration.js";
-import { unpacked } from "../base/exact-values.js";
-import { type JsonValue, NotJson, toExactJson } from "../base/json.js";
-import { shown } from "../base/values.js";
-import { fileRows, type PlacedRow } from "./row-files.js";
+import { type JsonValue, NotJson, parseExactly, toExactJson, unpacked } from "../base/json.js";
+import { builtin } from "../base/runtime.js";
+import { isObject, shown } from "../base/values.js";
 import { checkSchema, type StandardSchema, validated } from "./standard-schema.js";
 
 /** Where rows come from: a path (or `file:` URL) of a .jsonl, .json or .csv file, an array, or another iterable. */
@@ -82,4 +81,137 @@ function pathOf(source: string | URL): string {
   if (typeof source === "string") return source;
   if (source.protocol === "file:") return decodeURIComponent(source.pathname);
   throw new SetupError(`${source.href}: rows are read from files: download it first, or give an iterable of its rows`);
+}
+
+interface PlacedRow {
+  row: unknown;
+  /** Where the row is, for messages. */
+  place: string;
+}
+
+const BLANK = /^[ \t]+$/;
+
+const READERS: Record<string, (path: string, text: string) => Iterable<PlacedRow>> = {
+  ".jsonl": jsonLines,
+  ".json": jsonArray,
+  ".csv": csvRows,
+};
+
+/** Yield the rows of a file. Throws `SetupError` if there is none, or if it cannot be read. */
+function* fileRows(path: string): Generator<PlacedRow> {
+  const reader = READERS[/\.[^./\\]*$/.exec(path)?.[0].toLowerCase() ?? ""];
+  if (reader === undefined) throw new SetupError(`${path}: rows are read from .jsonl, .json or .csv`);
+  let isEmpty = true;
+  for (const placed of reader(path, textOf(path))) {
+    isEmpty = false;
+    yield placed;
+  }
+  if (isEmpty) throw new SetupError(`${path}: holds no rows`);
+}
+
+interface Files {
+  readFileSync(path: string): Uint8Array;
+  realpathSync(path: string): string;
+}
+
+function textOf(path: string): string {
+  const files = builtin<Files>("node:fs");
+  if (files === undefined) throw new SetupError(`${path}: this runtime has no files: give an array of rows`);
+  let bytes: Uint8Array;
+  try {
+    bytes = files.readFileSync(path);
+  } catch (error) {
+    const { code, message } = error as { code?: string; message: string };
+    if (code !== "ENOENT") throw new SetupError(`${path}: cannot be read: ${message}`);
+    throw new SetupError(`${path}: there is no such file in ${files.realpathSync(".")}`);
+  }
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new SetupError(`${path}: not UTF-8 text`);
+  }
+}
+
+function* jsonLines(path: string, text: string): Generator<PlacedRow> {
+  for (const [at, line] of text.split("\n").entries()) {
+    if (/^[^\S\ufeff]*$/.test(line)) continue; // as Python does: a byte order mark is no space
+    const place = `${path}: line ${at + 1}`;
+    yield { row: objectOf(place, parsed(place, line)), place };
+  }
+}
+
+function* jsonArray(path: string, text: string): Generator<PlacedRow> {
+  const rows = parsed(path, text);
+  if (!Array.isArray(rows)) throw new SetupError(`${path}: not an array of rows`);
+  for (const [at, row] of rows.entries()) {
+    const place = `${path}: row ${at}`;
+    yield { row: objectOf(place, row), place };
+  }
+}
+
+function parsed(place: string, text: string): unknown {
+  try {
+    return parseExactly(text);
+  } catch (error) {
+    throw new SetupError(`${place}: not JSON: ${(error as Error).message}`);
+  }
+}
+
+function objectOf(place: string, row: unknown): object {
+  if (!isObject(row)) throw new SetupError(`${place} is not a JSON object`);
+  return row;
+}
+
+function* csvRows(path: string, text: string): Generator<PlacedRow> {
+  let header: string[] | undefined;
+  for (const { values, line } of csvRecords(path, text)) {
+    if (header === undefined) {
+      header = checkedHeader(path, values);
+      continue;
+    }
+    if (values.length === 1 && BLANK.test(values[0] as string)) continue;
+    const place = `${path}: line ${line}`;
+    if (values.length !== header.length) {
+      throw new SetupError(`${place} has ${values.length} values for ${header.length} columns`);
+    }
+    yield { row: Object.fromEntries(header.map((name, at) => [name, values[at]])), place };
+  }
+}
+
+function checkedHeader(path: string, names: string[]): string[] {
+  const repeated = names.find((name, at) => names.indexOf(name) !== at);
+  if (repeated !== undefined) throw new SetupError(`${path}: the header has the name ${shown(repeated)} twice`);
+  if (names.length > 1 || !/[;\t|]/.test(names[0] ?? "")) return names;
+  throw new SetupError(`${path}: one column, ${shown(names[0])}: columns are separated by commas`);
+}
+
+/** A quoted or plain value, and what ends it. */
+const VALUE = /(?:"([^"]*(?:""[^"]*)*)"|([^",\r\n][^,\r\n]*|))(,|\r\n|\n|\r|$)/y;
+
+/**
+ * Yield the records of CSV by RFC 4180, each with the line that it begins on, empty lines excepted: columns separated by
+ * commas, values in quotes with `""` for a quote, lines of any ending. Throws `SetupError` at a quote that nothing ends.
+ */
+export function* csvRecords(path: string, text: string): Generator<{ values: string[]; line: number }> {
+  let [at, line] = [0, 1];
+  let record = { values: [] as string[], line };
+  while (at < text.length || record.values.length > 0) {
+    VALUE.lastIndex = at;
+    const found = VALUE.exec(text);
+    if (found === null)
+      throw new SetupError(`${path}: line ${line}: a value in quotes has no end, or more than a comma behind it`);
+    const [whole, quoted, plain = "", end] = found;
+    at += whole.length;
+    line += quoted === undefined ? 0 : lineEnds(quoted);
+    record.values.push(quoted?.replaceAll('""', '"') ?? plain);
+    if (end === ",") continue;
+    line++;
+    if (record.values.length > 1 || quoted !== undefined || plain !== "") yield record;
+    record = { values: [], line };
+    if (end === "") return;
+  }
+}
+
+function lineEnds(text: string): number {
+  return text.match(/\r\n|\n|\r/g)?.length ?? 0;
 }

@@ -1,7 +1,7 @@
 /** The rows that a program holds: listed by page, found by id, copied before use. */
 
-import { canonicalJson, type JsonValue } from "../base/json.js";
-import { digestText } from "../base/text-digest.js";
+import { digestOfJson } from "../base/digest.js";
+import type { JsonValue } from "../base/json.js";
 import { invalidParams, unpackedParam } from "../base/validate.js";
 import { UnknownExample } from "../generated/errors.js";
 import type { DatasetInfo, Example, ListExamplesResult } from "../generated/types.js";
@@ -14,11 +14,6 @@ const MAX_IDS_LISTED = 20;
 export interface FilledExample {
   id: string;
   data: unknown;
-}
-
-/** `row`: the data as the program gets it, which its `rowSchema` may have converted. */
-export interface ExampleRow extends FilledExample {
-  row: unknown;
 }
 
 export class Rows {
@@ -51,7 +46,7 @@ export class Rows {
 
   async describe(): Promise<Record<string, DatasetInfo>> {
     const infos = [...this.splits].map(async ([split, rows]): Promise<[string, DatasetInfo]> => {
-      return [split, { size: rows.length, digest: `sha256:${await digestText(canonicalJson(rows))}` }];
+      return [split, { size: rows.length, digest: `sha256:${await digestOfJson(rows)}` }];
     });
     return Object.fromEntries(await Promise.all(infos));
   }
@@ -87,12 +82,12 @@ export class Rows {
   }
 
   /** Return the rows as the program gets them. Throws `InvalidParams` for the first that does not fit the schema. */
-  async checked(batch: readonly FilledExample[]): Promise<ExampleRow[]> {
+  async checked(batch: readonly FilledExample[]): Promise<readonly FilledExample[]> {
     const { schema } = this;
-    if (schema === undefined) return batch.map((example) => ({ ...example, row: example.data }));
-    const check = async (example: FilledExample, at: number): Promise<ExampleRow> => {
+    if (schema === undefined) return batch;
+    const check = async (example: FilledExample, at: number): Promise<FilledExample> => {
       const result = await validated(schema, example.data);
-      if ("value" in result) return { ...example, row: result.value };
+      if ("value" in result) return { id: example.id, data: result.value };
       const message = `the row with id ${example.id} does not fit the program's \`rowSchema\`: ${result.fault}`;
       throw invalidParams({ path: `batch[${at}].data`, message });
     };

@@ -28,7 +28,7 @@ interface SchemaIssue {
 }
 
 /** The value as a schema returns it, or how it does not fit: `path: message`, several joined by `; `. */
-export type Validated<Output> = { value: Output } | { fault: string };
+type Validated<Output> = { value: Output } | { fault: string };
 
 /** Validate a value; a schema that throws is a fault of it. */
 export async function validated<Output>(

@@ -1,11 +1,11 @@
-/** Calls with a `call_id`: run once; a repeated request joins the call or gets its stored answer. */
+/** Jobs for the program, and those with a `call_id`: run once; a repeated request joins the call or gets its stored answer. */
 
 import { Cancellation } from "../base/cancellation.js";
 import type { Log } from "../base/notices.js";
-import { runAfter } from "../base/timers.js";
-import { CallIdConflict, CallNotFound } from "../generated/errors.js";
-import type { CancelResult } from "../generated/types.js";
-import { type Answer, answerOf, type Job, sizeOf } from "./jobs.js";
+import { RpcError } from "../base/rpc-error.js";
+import { runAfter } from "../base/runtime.js";
+import { CallIdConflict, CallNotFound, InternalError } from "../generated/errors.js";
+import type { CancelResult, PartialResult, Progress } from "../generated/types.js";
 import type { CallBounds } from "./store.js";
 
 /** Approximate memory overhead of one stored answer, so that many small answers are bounded too. */
@@ -33,6 +33,7 @@ interface Running {
   stopAbandonTimer: () => void;
 }
 
+/** Calls with a `call_id`: run once; a repeated request joins the call or gets its stored answer. */
 export class Calls {
   readonly #running = new Map<string, Call>();
   /** Finished calls, least recently requested first. */
@@ -177,4 +178,37 @@ async function finishedOrOver(
 
 function isRunning(state: Running | Answer): state is Running {
   return "job" in state;
+}
+
+/** Work that was checked and admitted. */
+export interface Job {
+  readonly progress: Progress;
+  /** Return the results of finished examples; absent for a job without examples of its own. */
+  readonly finishedResults?: () => PartialResult[];
+  /** Run the job, once. Throws an `RpcError` if that is the answer. */
+  run(cancellation: Cancellation): Promise<unknown>;
+}
+
+/** An answer as JSON text, made when the job ends, so that later changes to the value have no effect. */
+export type Answer = { result: string } | { error: string };
+
+/** Run a job to its answer. What is not an `RpcError` is logged here and sent as "Internal error", without text. */
+export async function answerOf(work: () => unknown, log: Log): Promise<Answer> {
+  try {
+    return { result: JSON.stringify(await work()) };
+  } catch (error) {
+    return { error: JSON.stringify(asRpcError(error, log).toWire()) };
+  }
+}
+
+export function asRpcError(error: unknown, log: Log): RpcError {
+  if (error instanceof RpcError) return error;
+  log("unexpected error", error);
+  return new InternalError();
+}
+
+/** Approximate bytes of a text in memory: one byte a character if all are Latin-1, else two. */
+export function sizeOf(text: string): number {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: the range of Latin-1 begins with them
+  return /^[\u0000-\u00ff]*$/.test(text) ? text.length : 2 * text.length;
 }

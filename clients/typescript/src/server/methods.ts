@@ -1,26 +1,24 @@
 /** The methods as jobs: params are checked in full before anything runs. */
 
 import type { Cancellation } from "../base/cancellation.js";
-import { describeFailure } from "../base/failure.js";
-import { InvalidResult } from "../base/invalid-result.js";
+import { describeFailure, InvalidResult } from "../base/failure.js";
 import { NotJson, toJsonValue } from "../base/json.js";
 import { faults, invalidParams, unpackedParam, type WireTypeName } from "../base/validate.js";
 import { isObject, shown } from "../base/values.js";
 import { runWithDeadline } from "../evaluate/deadline.js";
 import { withinBytes } from "../evaluate/example-results.js";
 import type { Runner } from "../evaluate/runner.js";
-import type { Slots } from "../evaluate/slots.js";
 import type { MethodTypes } from "../generated/contract.js";
 import { CallCancelled, ProgramFailed, UnknownCandidate } from "../generated/errors.js";
-import type { EvalBatch, ExampleResult, PartialResult, Progress } from "../generated/types.js";
+import type { DiscoverResult, EvalBatch, ExampleResult, PartialResult, Progress } from "../generated/types.js";
 import { extractImages, restoreImages } from "../program/images.js";
 import { type CallContext, type Candidate, isScoreProgram, type Program } from "../program/program.js";
-import type { ExampleRow, FilledExample, Rows } from "../rows/rows.js";
+import type { FilledExample, Rows } from "../rows/rows.js";
 import { ExampleCalls } from "../wire/example-calls.js";
 import { whileRunning } from "../wire/place.js";
 import { judge } from "../wire/verdict.js";
-import type { Job } from "./jobs.js";
-import type { TrajectoryStore } from "./traces.js";
+import type { Job } from "./calls.js";
+import type { TrajectoryStore } from "./store.js";
 
 /** What makes a job of a request. */
 type JobOf<Name extends keyof MethodTypes> = (params: MethodTypes[Name]["params"]) => Job;
@@ -30,22 +28,14 @@ export type Jobs = {
   [Name in "evaluate" | "make_reflective_dataset" | "propose_new_texts" | "score" | "finalize"]: JobOf<Name>;
 };
 
-/** What the methods need. */
-export interface MethodContext {
-  program: Program;
-  seedCandidate: Candidate;
-  instanceId: string;
-  rows: Rows;
-  runner: Runner;
-  slots: Slots;
-  traces: TrajectoryStore;
-  maxResultBytes: number;
-}
-
-/** Make a job of each request; each method throws an `RpcError` if the params are not usable. */
-export function jobsOf(context: MethodContext): Jobs {
-  const { program, seedCandidate, runner, slots, rows: held, traces, instanceId, maxResultBytes } = context;
-
+/** Make a job of each request; each method throws an `RpcError` if the params are not usable. `held`: the program's rows. */
+export function jobsOf(
+  program: Program,
+  runner: Runner,
+  held: Rows,
+  traces: TrajectoryStore,
+  { program: { seed_candidate: seedCandidate }, server: { instance_id: instanceId }, limits }: DiscoverResult,
+): Jobs {
   const evaluate: Jobs["evaluate"] = ({ candidate, batch, capture_traces: captureTraces = false, items, _meta }) => {
     if (items) {
       throw invalidParams({ path: "items", message: "this server does not offer capability `batch_evaluate`" });
@@ -57,7 +47,6 @@ export function jobsOf(context: MethodContext): Jobs {
         stage: "evaluate",
       });
     }
-    slots.admit(filled.length);
     const results: (ExampleResult | undefined)[] = filled.map(() => undefined);
     const progress: Progress = { done: 0, total: filled.length };
     const group = _meta?.group ?? undefined;
@@ -66,12 +55,11 @@ export function jobsOf(context: MethodContext): Jobs {
     const onResult = (position: number, result: ExampleResult): void => {
       const sent =
         captureTraces && group !== undefined ? traces.outgoing(result, group, instanceId, hidden[position]) : result;
-      results[position] = withinBytes(sent, maxResultBytes);
+      results[position] = withinBytes(sent, limits.max_result_bytes ?? Number.POSITIVE_INFINITY);
       progress.done++;
-      slots.release(1);
     };
     const run = async (cancellation: Cancellation): Promise<unknown> => {
-      const checkedBatch = await admitted(filled);
+      const checkedBatch = await held.checked(filled);
       await runner.evaluate({ candidate, batch: checkedBatch, captureTraces, timeoutS, onResult }, cancellation);
       return { results };
     };
@@ -114,18 +102,14 @@ export function jobsOf(context: MethodContext): Jobs {
   const score: Jobs["score"] = ({ batch, results, _meta }) => {
     const rows = paired(batch, results, "results");
     const timeoutS = _meta?.example_timeout_s ?? undefined;
-    slots.admit(rows.length);
     const progress: Progress = { done: 0, total: rows.length };
-    const scored = async (row: ExampleRow, at: number, cancellation: Cancellation): Promise<ExampleResult> => {
-      try {
-        return await runner.score(row, results[at] as ExampleResult, cancellation, timeoutS);
-      } finally {
-        progress.done++;
-        slots.release(1);
-      }
+    const scored = async (row: FilledExample, at: number, cancellation: Cancellation): Promise<ExampleResult> => {
+      const result = await runner.score(row, results[at] as ExampleResult, cancellation, timeoutS);
+      progress.done++;
+      return result;
     };
     const run = async (cancellation: Cancellation): Promise<unknown> => {
-      const checkedRows = await admitted(rows);
+      const checkedRows = await held.checked(rows);
       const answer = { results: await Promise.all(checkedRows.map((row, at) => scored(row, at, cancellation))) };
       if (cancellation.cancelled) throw new CallCancelled();
       return answer;
@@ -139,16 +123,6 @@ export function jobsOf(context: MethodContext): Jobs {
       const message = await program.finalize?.({ ...best }, bestScore, run, context);
       return message === undefined || message === null ? {} : { message };
     });
-  };
-
-  /** Return admitted examples with their rows checked; if one does not fit, none is run, and their room is free again. */
-  const admitted = async (batch: readonly FilledExample[]): Promise<ExampleRow[]> => {
-    try {
-      return await held.checked(batch);
-    } catch (error) {
-      slots.release(batch.length);
-      throw error;
-    }
   };
 
   const checkCandidate = (candidate: Candidate): void => {

@@ -2,21 +2,17 @@
 
 import type { Server } from "node:http";
 import { resolve } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
+import { hostChecker, isLoopback } from "../base/access.js";
 import { anyOf, type OptionsOf, type ReadBy, readKnownOptions, SetupError, seconds } from "../base/configuration.js";
-import { digestOfScript } from "../base/digest.js";
-import { hostChecker, isLoopback } from "../base/hosts.js";
-import { MAX_TIMER_MS } from "../base/timers.js";
+import { ENDPOINT_OPTIONS } from "../base/options.js";
+import { runAfter } from "../base/runtime.js";
 import { PACKAGE_VERSION } from "../base/version.js";
-import { captureOutput } from "../evaluate/capture-output.js";
 import type { DiscoverResult } from "../generated/types.js";
 import { isBatchProgram, type Program } from "../program/program.js";
 import { Dispatcher } from "./dispatcher.js";
-import { HttpRouter } from "./http-router.js";
-import { boundAddress, LISTEN_OPTIONS, type ListenAddress, listenAddressOf, urlOf } from "./listen-address.js";
-import { listen } from "./node-http.js";
-import { ENDPOINT_OPTIONS } from "./options.js";
-import { asSetupError } from "./start-error.js";
+import { HttpRouter } from "./handler.js";
+import { boundAddress, LISTEN_OPTIONS, type ListenAddress, listen, listenAddressOf, urlOf } from "./node-http.js";
+import { asSetupError, captureOutput, digestOfScript } from "./node-process.js";
 import { httpTransport, MemoryStore, STORE_OPTIONS } from "./store.js";
 import { type ServerToken, serverToken, tokenRequired } from "./token-file.js";
 
@@ -31,7 +27,7 @@ const WITHOUT_SCORE =
   "evolverpc: warning: the program has no `score(example, output)`: write this function, or name a server that " +
   "scores by `evolverpc optimize --score-with URL`";
 
-export const SERVE_OPTIONS = {
+const SERVE_OPTIONS = {
   ...ENDPOINT_OPTIONS,
   ...STORE_OPTIONS,
   ...LISTEN_OPTIONS,
@@ -85,11 +81,16 @@ export async function serve<Data, Output, Component extends string = string>(
     if (process.env.GEPA_STDIO !== undefined) throw new SetupError(BEHIND_A_SERVER);
     const address = listenAddressOf(settings);
     key = serverToken(address.host, settings.tokenFile);
-    if (key.excludedBy !== undefined) console.error(exclusion(key));
+    if (key.excludedBy !== undefined) {
+      console.error(
+        `evolverpc: the new token file ${key.file} is in a git repository: a line in ${key.excludedBy} makes git ignore ` +
+          "it, so that it is not committed",
+      );
+    }
     const { running, discovery } = await start(program as Program, settings, key, address);
     captureOutput();
     announce(running, discovery, key, settings);
-    if (!returnsScores(program as Program)) console.error(WITHOUT_SCORE);
+    if (program.score === undefined && !isBatchProgram(program as Program)) console.error(WITHOUT_SCORE);
     return running;
   } catch (error) {
     key?.discard();
@@ -133,8 +134,7 @@ async function start(
     return ended;
   };
   const drain = async (): Promise<void> => {
-    const longestMs = Math.min(settings.drainS * 1000, MAX_TIMER_MS);
-    await Promise.race([dispatcher.drain(), delay(longestMs, undefined, { ref: false })]);
+    await Promise.race([dispatcher.drain(), new Promise<void>((resolve) => runAfter(settings.drainS, resolve))]);
     await close();
   };
   const instanceId = discovery.server.instance_id;
@@ -167,18 +167,6 @@ async function closeServer(server: Server): Promise<void> {
   await closed;
   clearInterval(sweep);
   clearTimeout(force);
-}
-
-function exclusion({ file, excludedBy }: ServerToken): string {
-  return (
-    `evolverpc: the new token file ${file} is in a git repository: a line in ${excludedBy} makes git ignore it, so that ` +
-    "it is not committed"
-  );
-}
-
-/** Whether its results have scores; `evaluate` of a program that evaluates batches itself returns them. */
-function returnsScores(program: Program): boolean {
-  return program.score !== undefined || isBatchProgram(program);
 }
 
 function announce(

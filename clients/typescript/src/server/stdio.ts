@@ -3,15 +3,12 @@
 import type { Readable } from "node:stream";
 import { Cancellation } from "../base/cancellation.js";
 import { readKnownOptions } from "../base/configuration.js";
-import { digestOfScript } from "../base/digest.js";
-import { captureOutput } from "../evaluate/capture-output.js";
+import { ENDPOINT_OPTIONS, type EndpointOptions, type Settings } from "../base/options.js";
 import { LimitExceeded } from "../generated/errors.js";
 import type { Program } from "../program/program.js";
 import { inPlace } from "../wire/place.js";
-import { Dispatcher } from "./dispatcher.js";
-import { errorText } from "./envelope.js";
-import { ENDPOINT_OPTIONS, type EndpointOptions, type Settings } from "./options.js";
-import { asSetupError } from "./start-error.js";
+import { Dispatcher, errorText } from "./dispatcher.js";
+import { asSetupError, captureOutput, digestOfScript } from "./node-process.js";
 import { stdioTransport } from "./store.js";
 
 const NEWLINE = 0x0a;

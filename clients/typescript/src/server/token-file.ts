@@ -1,12 +1,22 @@
 /** The bearer token of a server on Node: given by its operator, or random and written to a file that its owner can read. */
 
-import { existsSync, linkSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import {
+  appendFileSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
+import { checkToken, isLoopback, randomToken } from "../base/access.js";
 import { SetupError } from "../base/configuration.js";
-import { isLoopback } from "../base/hosts.js";
-import { checkToken, randomToken } from "../base/token.js";
-import { excludeFromGit } from "./git-exclude.js";
 
 export interface ServerToken {
   token: string;
@@ -94,5 +104,49 @@ function contentOf(tokenFile: string): string {
     throw new SetupError(
       `\`tokenFile\` cannot be read (${message}): write a token there, or leave it out for a random one`,
     );
+  }
+}
+
+/** Variables that name a repository, which a process inherits if a hook started it. */
+const OF_ANOTHER_REPOSITORY = {
+  GIT_DIR: undefined,
+  GIT_WORK_TREE: undefined,
+  GIT_COMMON_DIR: undefined,
+  GIT_INDEX_FILE: undefined,
+};
+
+const SPECIAL_IN_PATTERNS = /[\\*?[ ]/g;
+
+/**
+ * Have git ignore a file by a line in `info/exclude` and return the path of that; undefined if nothing was written: the
+ * file is in no working tree that git accepts, or ignored already. Throws if `info/exclude` cannot be written, or a
+ * line of a `.gitignore` includes the file, which overrides it; nothing is written then.
+ */
+function excludeFromGit(file: string): string | undefined {
+  const folder = dirname(resolve(file));
+  const answer = git(folder, "rev-parse", "--show-toplevel", "--show-prefix", "--git-path", "info/exclude");
+  const isIgnored = () => git(folder, "check-ignore", "--quiet", "--", basename(file)) !== undefined;
+  if (answer === undefined || isIgnored()) return undefined;
+  const [, prefix, exclude] = answer.split("\n") as [string, string, string];
+  const path = resolve(folder, exclude);
+  mkdirSync(dirname(path), { recursive: true });
+  const inside = `${prefix}${basename(file)}`.replace(SPECIAL_IN_PATTERNS, "\\$&");
+  const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+  appendFileSync(path, `\n/${inside}\n`);
+  if (!isIgnored()) {
+    truncateSync(path, size);
+    throw new Error(`a line of a .gitignore that begins with ! includes ${basename(file)}: remove it`);
+  }
+  return path;
+}
+
+/** Return what git prints; undefined if it fails, or if there is no git. */
+function git(cwd: string, ...words: string[]): string | undefined {
+  const settings = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false"];
+  const env = { ...process.env, ...OF_ANOTHER_REPOSITORY };
+  try {
+    return execFileSync("git", [...settings, ...words], { cwd, env, stdio: ["ignore", "pipe", "ignore"] }).toString();
+  } catch {
+    return undefined;
   }
 }

@@ -1,9 +1,9 @@
 /** Steps of the AI SDK by itself, from version 7 on: it reports its calls to integrations that are registered globally. */
 
 import { isObject } from "../base/values.js";
+import type { ModelUsage } from "../generated/types.js";
 import type { StepHandle } from "../program/program.js";
-import { answered } from "./ai-sdk-answers.js";
-import { isTraced, ModelCall } from "./model-calls.js";
+import { type Answered, ModelCall, modelKey, tracedModels } from "./model-calls.js";
 import { step } from "./steps.js";
 
 /** What is read of events; `callId` names the call of the AI SDK, such as `generateText`. Version 6 has none. */
@@ -48,7 +48,7 @@ const integration = {
   onLanguageModelCallStart: onStart,
   onLanguageModelCallEnd: onEnd,
   onObjectStepStart: (start: CallStart): void => {
-    if (!isTraced(start)) onStart(start); // there is no `execute` for the calls of `generateObject`
+    if (!tracedModels.has(modelKey(start))) onStart(start); // there is no `execute` for the calls of `generateObject`
   },
   onObjectStepEnd: onEnd,
   onError: onFailure,
@@ -86,4 +86,24 @@ function isRecordedByAnother(): boolean {
 
 function asMessage(instructions: unknown): unknown {
   return typeof instructions === "string" ? { role: "system", content: instructions } : instructions;
+}
+
+/** Return the message and the usage of a result: `{content, usage}`. */
+export function answered(result: unknown): Answered {
+  const { content, usage } = isObject(result) ? result : {};
+  const parts = Array.isArray(content) ? content.filter((part) => isObject(part) && part.type !== "reasoning") : [];
+  return { messages: [{ role: "assistant", content: parts }], usage: isObject(usage) ? counted(usage) : undefined };
+}
+
+/** The counts of versions 3 and later of the models' specification, and those of version 2. */
+function counted(usage: Record<string, unknown>): ModelUsage | undefined {
+  const input = isObject(usage.inputTokens) ? usage.inputTokens : { total: usage.inputTokens };
+  const output = isObject(usage.outputTokens) ? usage.outputTokens : { total: usage.outputTokens };
+  if (typeof input.total !== "number" || typeof output.total !== "number") return undefined;
+  const parts = {
+    cached_input_tokens: input.cacheRead ?? usage.cachedInputTokens,
+    cache_write_tokens: input.cacheWrite,
+  };
+  const known = Object.entries(parts).filter(([, count]) => typeof count === "number" && count > 0);
+  return { input_tokens: input.total, output_tokens: output.total, ...Object.fromEntries(known) };
 }

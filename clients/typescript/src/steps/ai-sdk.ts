@@ -1,9 +1,9 @@
 /** Models of the AI SDK (version 5 or later) and of Mastra whose calls are steps, with telemetry or without. */
 
+import { tapped } from "../base/streams.js";
 import { isObject, shown } from "../base/values.js";
-import { tapped } from "../wire/tapped-stream.js";
-import { answered } from "./ai-sdk-answers.js";
-import { ModelCall, recordsCallsOf } from "./model-calls.js";
+import { answered } from "./ai-sdk-telemetry.js";
+import { ModelCall, modelKey, tracedModels } from "./model-calls.js";
 
 /** What a language model of any version has. */
 interface LanguageModel {
@@ -26,7 +26,7 @@ export function traced<Model extends LanguageModel>(model: Model): Model {
   if (!isObject(model) || typeof model.doGenerate !== "function") {
     throw new TypeError(`traced() takes a language model, such as traced(openai("gpt-5")); it got ${shown(model)}`);
   }
-  recordsCallsOf(model);
+  tracedModels.add(modelKey(model));
   const begun = ({ prompt }: { prompt?: unknown }): ModelCall =>
     new ModelCall({ model: model.modelId, messages: prompt });
   const wrapped: LanguageModel = {

@@ -2,31 +2,17 @@
 
 import { jsonOrRepr } from "../base/json-or-repr.js";
 import type { ModelUsage } from "../generated/types.js";
-import type { Call, ModelCallInWork } from "../wire/call.js";
+import type { Call, ModelCallInWork } from "../wire/example-calls.js";
 import { currentCalls, currentPlace, inPlace, type Place } from "../wire/place.js";
 import { failureIn } from "../wire/verdict.js";
-import { MinimalSpan } from "./minimal-span.js";
+import { MinimalSpan } from "./opentelemetry.js";
 import { spanUsage, TOKENS } from "./span-values.js";
 import { recordSpan } from "./spans.js";
 
-/** Note that the calls of a model are recorded here. */
-export function recordsCallsOf(model: ModelName): void {
-  traced.add(fullName(model));
-}
+/** The models whose calls are recorded here, by `modelKey`. */
+export const tracedModels = new Set<string>();
 
-/** Whether the calls of a model are recorded here. */
-export function isTraced(model: ModelName): boolean {
-  return traced.has(fullName(model));
-}
-
-interface ModelName {
-  provider?: string;
-  modelId: string;
-}
-
-const traced = new Set<string>();
-
-function fullName({ provider, modelId }: ModelName): string {
+export function modelKey({ provider, modelId }: { provider?: string; modelId: string }): string {
   return `${provider} ${modelId}`;
 }
 

@@ -2,18 +2,17 @@
 
 import type { Notices } from "../base/notices.js";
 import { currentPlace, inPlace, onlyPlace, type Place } from "../wire/place.js";
-import { asyncContextManager, minimalProvider } from "./minimal-tracing.js";
 import {
   activeContext,
   findApis,
   globalProvider,
+  minimalProvider,
   type SpanContext,
   spanContextOf,
   useWithoutSetUp,
 } from "./opentelemetry.js";
-import type { Span } from "./span-attributes.js";
-import { spanKind } from "./span-values.js";
-import type { TrajectoryRecorder } from "./trajectory-recorder.js";
+import { type Span, spanKind } from "./span-values.js";
+import type { TrajectoryRecorder } from "./trajectory.js";
 
 /** What of a span processor is used here. */
 interface SpanProcessor {
@@ -74,7 +73,7 @@ async function watchSpans(notices: Notices, when: "before" | "after"): Promise<b
           "program is served",
       );
     }
-    return useWithoutSetUp(minimal, asyncContextManager);
+    return useWithoutSetUp(minimal);
   }
   const { _activeSpanProcessor, activeSpanProcessor = _activeSpanProcessor } = provider as {
     _activeSpanProcessor?: SpanProcessor; // of version 2 of the SDK

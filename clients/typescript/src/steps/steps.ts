@@ -1,7 +1,7 @@
 /** Steps of an example's run, as programs write them: which component did what, what went into it and what came out. */
 
 import { isObject, shown } from "../base/values.js";
-import type { RunStep, StepLabel } from "../program/program.js";
+import type { RunStep } from "../program/program.js";
 import { currentPlace } from "../wire/place.js";
 
 /** The type of an error for a model's answer without the expected structure. */
@@ -32,7 +32,7 @@ export const step: RunStep = (label, inputs, fn) => {
 
 /** Run `fn` without recording it. */
 export const unrecordedStep: RunStep = (label, _inputs, fn) => {
-  checkLabel(label);
+  readLabel(label);
   return fn({ usage: {}, outputs: undefined }) as never;
 };
 
@@ -41,23 +41,24 @@ export function unknownComponent(components: readonly string[]): string {
   return `the candidate has no such component, it has ${[...components].sort().join(", ")}`;
 }
 
-/** Throws `TypeError` for what is no label. */
-export function checkLabel(label: unknown): asserts label is StepLabel {
-  if (typeof label === "string") return;
-  const isText = (part: unknown): boolean => typeof part === "string" || part === undefined || part === null;
-  if (isObject(label) && isText(label.component) && isText(label.name) && (label.component ?? label.name)) return;
+/** The parts of a label, and a title for messages. */
+export interface ReadLabel {
+  component: string | undefined;
+  name: string | undefined;
+  title: string;
+}
+
+/** Read a label. Throws `TypeError` for what is none. */
+export function readLabel(label: unknown): ReadLabel {
+  const parts = typeof label === "string" ? { component: label } : label;
+  const { component = null, name = null } = isObject(parts) ? parts : {};
+  const title = component ?? name;
+  const areTexts = [component, name].every((part) => typeof part === "string" || part === null);
+  if (areTexts && (title || typeof label === "string")) {
+    return { component: component ?? undefined, name: name ?? undefined, title: JSON.stringify(title) } as ReadLabel;
+  }
   throw new TypeError(
     `a step is of a component, such as step("planner", inputs, fn), or has a name, such as step({ name: "search" }, ` +
       `inputs, fn); it got ${shown(label)}`,
   );
-}
-
-export function partsOf(label: StepLabel): { component: string | undefined; name: string | undefined } {
-  if (typeof label === "string") return { component: label, name: undefined };
-  return { component: label.component ?? undefined, name: label.name ?? undefined };
-}
-
-export function titleOf(label: StepLabel): string {
-  const { component, name } = partsOf(label);
-  return JSON.stringify(component ?? name);
 }

@@ -1,9 +1,8 @@
 /** Read an answer as it passes, for a failure that it states: in its status, its trailers, its body or an event. */
 
-import { joined } from "../base/bytes.js";
-import { isHolder, read } from "../base/error-values.js";
 import { builtin } from "../base/runtime.js";
-import { jsonIn } from "../base/values.js";
+import { joined } from "../base/streams.js";
+import { isHolder, jsonIn, read } from "../base/values.js";
 import { WIRE } from "../generated/wire.js";
 import {
   AWS_THROTTLING,

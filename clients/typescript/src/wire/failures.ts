@@ -1,6 +1,6 @@
 /** The transient failures of calls: by status, by the error of a transport, by what an answer states. */
 
-import { isHolder, namesOf, read } from "../base/error-values.js";
+import { isHolder, namesOf, read } from "../base/values.js";
 import { WIRE } from "../generated/wire.js";
 
 /** A transient failure. `reason`: in words, or the status. */

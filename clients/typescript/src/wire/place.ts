@@ -2,8 +2,7 @@
 
 import { type AsyncStorage, asyncStorage } from "../base/runtime.js";
 import type { Usage } from "../generated/types.js";
-import type { Call, ModelCallInWork } from "./call.js";
-import type { ExampleCalls } from "./example-calls.js";
+import type { Call, ExampleCalls, ModelCallInWork } from "./example-calls.js";
 
 /** What is known where code of an example runs; the recorder of steps adds to it. One storage holds it all: each costs time at every promise. */
 export interface Place {

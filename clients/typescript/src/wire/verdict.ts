@@ -7,10 +7,9 @@
  * made itself is evidence only with an open call.
  */
 
-import { isError, isHolder, namesOf, ownValues, read, readOrCall } from "../base/error-values.js";
 import { isNode } from "../base/runtime.js";
-import { type Call, callOf } from "./call.js";
-import { ExampleCalls } from "./example-calls.js";
+import { isError, isHolder, nameOf, ownValues, read, readOrCall } from "../base/values.js";
+import { type Call, callOf, ExampleCalls } from "./example-calls.js";
 import { AWS_THROTTLING, type Failure, isTimeout, isTransientInGrpc, isTransientStatus, reasonOf } from "./failures.js";
 import { hasLostConnection } from "./watch-sockets.js";
 
@@ -171,11 +170,6 @@ function about(value: object, status?: number): string {
   if (status === undefined) return `${name}: ${String(read(value, "message") ?? "").slice(0, MAX_MESSAGE)}`;
   const host = hostOf(value);
   return `HTTP ${status}${host === undefined ? "" : ` from ${host}`}, ${name}`;
-}
-
-function nameOf(value: object): string {
-  const [own, constructed] = namesOf(value);
-  return own === "Error" ? constructed : own;
 }
 
 /** Host and port that answered: the rest of a URL may hold a key. */

@@ -3,8 +3,8 @@
  * the process, and an error is known to come from one by the package that opened it.
  */
 
-import { read } from "../base/error-values.js";
 import { builtin } from "../base/runtime.js";
+import { read } from "../base/values.js";
 import { reasonOf } from "./failures.js";
 
 interface Socket {

@@ -1,8 +1,8 @@
 /** Options that all transports share. */
 
-import { anyOf, type OptionsOf, type ReadBy, SetupError, wholeNumber } from "../base/configuration.js";
-import type { Log } from "../base/notices.js";
-import { shown } from "../base/values.js";
+import { anyOf, type OptionsOf, type ReadBy, SetupError, wholeNumber } from "./configuration.js";
+import type { Log } from "./notices.js";
+import { shown } from "./values.js";
 
 /** What each is for, and how it is read. */
 export const ENDPOINT_OPTIONS = {

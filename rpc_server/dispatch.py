@@ -26,8 +26,8 @@ from protocol.errors import (
     RpcError,
     VersionNotSupported,
 )
-from rpc_server.rpc import wire
-from rpc_server.rpc.params import check_version, invalid
+from rpc_server import wire
+from rpc_server.wire import check_version, invalid
 
 _MEMBERS = frozenset({"jsonrpc", "method", "params", "id"})
 

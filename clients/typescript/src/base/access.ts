@@ -1,6 +1,30 @@
-/** The bearer token, compared in constant time. */
+/** Who may call: the check of the `Host` header, and the bearer token, compared in constant time. */
 
 import { SetupError } from "./configuration.js";
+import { hexadecimal } from "./digest.js";
+
+const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
+
+/** Accept loopback names with any port, the bound address, and `allowed`; a port matters only if `allowed` names it. */
+export function hostChecker(bound: string, allowed: readonly string[]): (host: string | null) => boolean {
+  const names = new Set([...LOOPBACK, bracketed(bound), ...allowed.map((name) => name.toLowerCase())]);
+  return (host) => {
+    if (host === null) return false;
+    const full = host.trim().toLowerCase();
+    return names.has(full) || names.has(full.replace(/:\d+$/, ""));
+  };
+}
+
+/** Whether an address is a loopback address. */
+export function isLoopback(host: string): boolean {
+  const name = bracketed(host.toLowerCase());
+  return LOOPBACK.has(name) || /^127(\.\d{1,3}){3}$/.test(name);
+}
+
+/** Write an address as a URL needs it. */
+export function bracketed(host: string): string {
+  return host.includes(":") && !host.startsWith("[") ? `[${host}]` : host;
+}
 
 const encoder = new TextEncoder();
 
@@ -24,8 +48,7 @@ function sameText(given: string, expected: string): boolean {
 
 /** Make a random token of 256 bits. */
 export function randomToken(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(32));
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hexadecimal(crypto.getRandomValues(new Uint8Array(32)));
 }
 
 /** Throws `SetupError`, which names the source, for a value that no header can carry or that is not a token. */

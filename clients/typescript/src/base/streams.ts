@@ -1,4 +1,4 @@
-/** Bytes: joined, and read from a web stream up to a limit. */
+/** Web streams: read as a whole up to a limit, or as their parts pass. */
 
 /** The whole body (empty if there is none); undefined if it is longer than `limit` bytes, in which case reading stopped. */
 export async function bytesOf(body: ReadableStream<Uint8Array> | null, limit: number): Promise<Uint8Array | undefined> {
@@ -25,4 +25,39 @@ export function joined(chunks: readonly Uint8Array[]): Uint8Array {
     at += chunk.length;
   }
   return whole;
+}
+
+/**
+ * Return a stream of the same parts, which are read here as they pass; `onEnd` is called once, with an error if it fails.
+ *
+ * `onStop`: called in place of `onEnd` if the reader stops before the end.
+ */
+export function tapped<Part>(
+  stream: ReadableStream<Part>,
+  onPart: (part: Part) => void,
+  onEnd: (error?: unknown) => void,
+  onStop: () => void = onEnd,
+): ReadableStream<Part> {
+  const reader = stream.getReader();
+  return new ReadableStream<Part>({
+    async pull(controller) {
+      try {
+        const { done, value } = await reader.read();
+        if (done) {
+          onEnd();
+          controller.close();
+        } else {
+          onPart(value);
+          controller.enqueue(value);
+        }
+      } catch (error) {
+        onEnd(error);
+        throw error;
+      }
+    },
+    async cancel(reason) {
+      onStop();
+      await reader.cancel(reason);
+    },
+  });
 }

@@ -1,7 +1,0 @@
-/** The digest of a text, in any runtime. */
-
-/** The SHA-256 of a text, in hexadecimal. */
-export async function digestText(text: string): Promise<string> {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
-  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
-}

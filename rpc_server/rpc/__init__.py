@@ -1,1 +1,0 @@
-"""JSON-RPC 2.0: from request bytes to response bytes."""

@@ -1,1 +1,0 @@
-"""Settings of the server, from a file, the environment and flags."""
