@@ -44,7 +44,10 @@ class CodeChangeSettings(SettingsGroup, title="Code"):
     """How the program's repository is used; unused unless `trees` or `allow_mutations` is set."""
 
     allow_mutations: bool = setting(
-        False, "Let clients have the program's code changed, on branches of its repository.", everyday=True
+        False,
+        "Let clients have the program's code changed, on branches of its repository; your files stay. By default any "
+        "file may change, that of the score too: limit it by allow and deny.",
+        everyday=True,
     )
     trees: bool = setting(False, "Run candidates from the commit that they name, each in its own files.")
     check_command: tuple[str, ...] | None = setting(
@@ -61,7 +64,9 @@ class CodeChangeSettings(SettingsGroup, title="Code"):
         ("**",), "Glob of paths in the repository that mutations may change; repeatable.", metavar="GLOB"
     )
     deny: tuple[str, ...] = setting((), "Glob of paths that mutations may not change; repeatable.", metavar="GLOB")
-    allow_tests: bool = setting(False, "Let mutations change tests, and what configures or runs check_command.")
+    allow_tests: bool = setting(
+        False, "Let mutations change tests, and what configures or runs check_command; without that, they may."
+    )
     push: str | None = setting(None, "Git remote that finished branches are pushed to.", metavar="REMOTE")
     agent_command: tuple[str, ...] | None = setting(
         None, "Coding agent: reads the task on stdin, edits the files.", parse=shlex.split, shown="Claude, built in"
@@ -165,9 +170,7 @@ class ProgramSettings(SettingsGroup, title="Program"):
     )
     command: tuple[str, ...] | None = setting(
         None,
-        "Command that reads JSON-RPC from stdin and answers on stdout, one a line; quoted, or as the last flag. Of "
-        '`discover` the least answer is {"program": {"name": NAME, "seed_candidate": TEXTS}}, of `evaluate` '
-        '{"results": [{"status": "ok", "score": 1, "output": ANY}]}, one result for each example of `batch`.',
+        "Command that reads JSON-RPC on stdin and answers on stdout, one message a line; quoted, or as the last flag.",
         everyday=True,
         parse=shlex.split,
     )

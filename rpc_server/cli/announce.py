@@ -85,6 +85,15 @@ class Announcer:
                 f"{_some(excluded.filters)}; give what the program needs of them as untracked files, by `links`"
             )
 
+    def changeable(self, fixed: list[str], count: int) -> None:
+        """Announce how many of the `count` files of the commit changes may touch; `fixed`: the others."""
+        if not fixed:
+            self.note("changes may touch every file, that of the score too: limit them by `allow` or `deny`")
+        elif len(fixed) == count:
+            self.note("warning: changes may touch no file that is there now, only new ones: see `allow` and `deny`")
+        else:
+            self.note(f"changes may touch {count - len(fixed)} of {count} files, and not {_some(fixed)}")
+
     def draining(self) -> None:
         """Announce that no new work is accepted."""
         if self._json_lines:

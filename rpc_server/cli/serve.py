@@ -16,6 +16,7 @@ import uvloop
 from evolverpc_common.open_connections import raise_descriptor_limit
 from evolverpc_common.rows import RowFileError, read_rows
 from evolverpc_common.settings.sources import SettingsError
+from evolverpc_common.shielded import run_shielded
 from protocol.errors import ProgramFailed
 from rpc_server.cli.announce import Announcer, printed_output
 from rpc_server.cli.listen_endpoint import Token, apply_listen_address, bound, token_for, url_of
@@ -206,6 +207,7 @@ async def _open_in(jails: JailFactory | None, settings: Settings, announce: Anno
         raise
     pushed = "" if settings.push is None else f", pushed to {settings.push}"
     announce.note(f"clients may have {mutations.agent_label} change the code, on branches evolve/ of {top}{pushed}")
+    announce.changeable(*await run_shielded(mutations.fixed_files, excluded.commit))
     if settings.agent_command is None and not any(
         program_environment(settings).get(name) for name in CLAUDE_CREDENTIALS
     ):

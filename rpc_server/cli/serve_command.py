@@ -71,6 +71,29 @@ _OWN: dict[str, tuple[Any, Any]] = {
 }
 
 
+_HELP = """Serve one program to optimizers over HTTP: `evolverpc serve FILE`, or by one of the flags below.
+
+A Python FILE has `seed_candidate`, a dict of texts by name, `run(example, candidate)`, and
+`score(example, output)`, which returns a number, or a number and feedback such as (0.5, "too long"). A TypeScript
+or JavaScript FILE exports its `program`; its folder has the npm package evolverpc and, for TypeScript, tsx.
+
+\b
+A COMMAND in any language answers each line by one with its id, at least:
+  discover  {"jsonrpc": "2.0", "id": 1, "result":
+            {"program": {"name": NAME, "seed_candidate": TEXTS}}}
+  evaluate  {"jsonrpc": "2.0", "id": 2, "result":
+            {"results": [{"status": "ok", "score": 1, "output": ANY}]}}
+with a result for each row, `params.batch[N].data`, by `params.candidate`.
+
+\b
+Try a server: evolverpc call URL evaluate PARAMS --token-file FILE
+  PARAMS: '{"candidate": TEXTS, "batch": [{"id": "1", "data": ROW}]}'
+
+Every flag is also a key of gepa.toml, or of [tool.gepa] in pyproject.toml, in the working directory, and a variable
+(GEPA_WORKERS). A flag has precedence over a variable, a variable over the file.
+"""
+
+
 class _ServerCommand(settings_command(SETTINGS)):  # type: ignore[misc]  # a class made from the settings
     """The command; a Python file that is given without a flag is the program."""
 
@@ -99,7 +122,9 @@ def run(arguments: Sequence[str]) -> None:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
-    app.command(cls=_ServerCommand, options_metavar="[OPTIONS] [FILE]")(with_flags(_serve, _OWN, SETTINGS.values()))
+    app.command(cls=_ServerCommand, options_metavar="[OPTIONS] [FILE]", help=_HELP)(
+        with_flags(_serve, _OWN, SETTINGS.values())
+    )
     try:
         app(with_one_command(arguments), prog_name="evolverpc serve")
     except SettingsError as error:
@@ -110,15 +135,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _serve(config: Path | None, json_lines: bool, until_stdin_closes: bool, conformance: bool, **flags: Any) -> None:
-    """Serve one program to optimizers over HTTP: `evolverpc serve FILE`, or by one of the flags below.
-
-    A Python FILE has `seed_candidate`, a dict of texts by name, `run(example, candidate)`, and
-    `score(example, output)`, which returns a number, or a number and feedback such as (0.5, "too long"). A TypeScript
-    or JavaScript FILE exports its `program`; its folder has the npm package evolverpc and, for TypeScript, tsx.
-
-    Every flag is also a key of gepa.toml, or of [tool.gepa] in pyproject.toml, in the working directory, and a variable
-    (GEPA_WORKERS). A flag has precedence over a variable, a variable over the file.
-    """
+    """Serve until a signal; the flags are those of the settings."""
     with _without_certificates():
         from rpc_server.cli.serve import start  # with all that a server needs, and its help does not
 

@@ -238,6 +238,10 @@ class Rules:
             return f"it has mode {file.mode}; only files, executable files and symbolic links can be kept"
         if file.target is not None and (fault := link_fault(path, file.target)):
             return f"it is a symbolic link to {file.target!r:.200}: {fault}"
+        return self.fault_of_path(path)
+
+    def fault_of_path(self, path: str) -> str | None:
+        """Return why a file at this path may not change, whatever the change is; None if it may."""
         if self.linked.matching(path) is not None:
             return "every worktree has a link to files outside of the repository there (`links`)"
         if protecting := self.protected.matching(path):

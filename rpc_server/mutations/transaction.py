@@ -85,6 +85,11 @@ class CodeMutations:
         """Which agent makes the changes, for people."""
         return agent_label(self._instances.settings)
 
+    def fixed_files(self, commit: str) -> tuple[list[str], int]:
+        """Return the files of a commit that no change may touch, and the number of all its files. Blocks."""
+        files = self._repository.files(commit)
+        return [path for path in files if self._rules.fault_of_path(path) is not None], len(files)
+
     async def apply(self, request: ApplyMutationParams, on_progress: OnProgress) -> ApplyMutationResult:
         """Make the change as a whole or not at all; `on_progress` receives the current step.
 

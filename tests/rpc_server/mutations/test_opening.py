@@ -106,6 +106,7 @@ def test_a_check_that_passes_is_run_on_what_is_committed(
         in reported
     )
     assert "clients may have true change the code" in reported
+    assert "changes may touch every file, that of the score too" in reported
 
 
 async def test_a_check_at_the_start_ends_by_a_signal(project: Project) -> None:
