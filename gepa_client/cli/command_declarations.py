@@ -143,14 +143,14 @@ DECLARED = {
 }
 
 
-def declared(name: str) -> Callable[..., None]:
-    """Return the function of a command in `DECLARED`, for typer; it imports the command's module when called."""
+def declared(name: str, module: str) -> Callable[..., None]:
+    """Return the function of a command in `DECLARED`, for typer; it imports the command's `module` when called."""
     found = DECLARED[name]
 
     def run(**given: Any) -> None:
         token = by_typescript.set(given.get("events_fd") is not None)  # `optimize` of the npm package
         try:
-            getattr(import_module(f"gepa_client.cli.commands.{name}"), name)(**given)
+            getattr(import_module(module), name)(**given)
         finally:
             by_typescript.reset(token)
 

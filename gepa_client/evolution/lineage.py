@@ -9,7 +9,7 @@ from gepa.proposer.base import CandidateProposal
 from gepa.strategies.acceptance import AcceptanceCriterion
 from gepa.strategies.proposal_selection import SelectionStrategy
 
-from gepa_client.journal.mutation_entries import CommitGraph, MutationEntry, Rejection
+from gepa_client.journal.answer_entries import CommitGraph, MutationEntry, Rejection
 from protocol import Candidate, JsonValue
 from protocol.code import commit_of
 

@@ -13,10 +13,10 @@ from gepa_client.check.check_report import (
     CheckedExample,
     CheckReport,
     ComparedResult,
-    RunEstimate,
+    brief_lines,
     named_rows,
 )
-from gepa_client.check.estimate_text import CENT, about_usd, brief_lines, run_estimate, span
+from gepa_client.check.run_forecast import CENT, RunEstimate, about_usd, run_estimate, span
 from gepa_client.errors import ClientError, summary
 from gepa_client.report.calling_program import blocked_hint, by_typescript, where_of
 from gepa_client.settings.run_config import CALL_BUDGETS, CHECKED_ROWS, MOST_CHECKED_ROWS, RunConfig

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from gepa_client.journal.tie_entries import TiedCandidate
+from gepa_client.journal.answer_entries import TiedCandidate
 
 Status = Literal["completed", "cancelled", "paused", "failed", "refused"]
 """How a run ended. `completed`: by its settings. `cancelled`: a user cancelled it. `paused`: it can

@@ -22,7 +22,6 @@ from gepa_client.journal.entries import (
     StoredRun,
     now,
 )
-from gepa_client.journal.prepared_rows import PreparedRows
 from gepa_client.journal.stored_fields import (
     ATTEMPTS,
     CANDIDATES,
@@ -34,6 +33,7 @@ from gepa_client.journal.stored_fields import (
     RUNS,
     SUMMED,
     WRITERS,
+    PreparedRows,
     Seal,
     attempt_of,
     candidate_of,

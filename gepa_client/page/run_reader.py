@@ -12,9 +12,9 @@ from gepa_client.analysis.failed_examples import failed_examples
 from gepa_client.analysis.proposals import excerpt
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import JournalError, NoCertificate, NoSuchRun
+from gepa_client.journal.answer_entries import MutationEntry
 from gepa_client.journal.entries import EVALUATE, MUTATION, SEARCH, STOP, Entry, StoredRun
 from gepa_client.journal.history import entries_at
-from gepa_client.journal.mutation_entries import MutationEntry
 from gepa_client.journal.requests import SHOWN
 from gepa_client.journal.run_events import FailureGroup
 from gepa_client.journal.store import Store, named_store

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from types import FrameType
 
-from evolverpc_common.signal_handlers import signals_handled
+from evolverpc_common.processes import signals_handled
 from gepa_client.journal.run_events import Event, Finished, FleetChanged, Progress
 from gepa_client.run.control_messages import CapMessage, GatewayMessage
 from gepa_client.sandboxing.open_sandboxes import OpenSandboxes, open_sandboxes

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.files import open_plain
 from evolverpc_common.redaction import Secrets
-from evolverpc_common.untrusted_files import open_plain
 from gepa_service.jobs.attempt_messages import LogLines
 from gepa_service.model.work import LogLine
 from gepa_service.records.record import new_id, now

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evolverpc_common.untrusted_files import NotPlainFile, open_plain, plain_files
+from evolverpc_common.files import NotPlainFile, open_plain, plain_files
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from gepa_client.check.check_report import CheckedExample, examples_verdict
-from gepa_client.check.noise_report import NoiseReport
+from gepa_client.check.run_forecast import NoiseReport
 from gepa_client.settings.run_settings import RACE_ROWS
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 from protocol.errors import ProgramFailed

@@ -10,8 +10,7 @@ from aiohttp import web
 
 from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.check.preflight import preflight_connection
-from gepa_client.check.reflection_model import connection_fault
+from gepa_client.check.preflight import connection_fault, preflight_connection
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.scripted_server import Host
 
