@@ -106,8 +106,6 @@ def preflight(settings: RunConfig, allowed: Sequence[Network] | None = None) -> 
 
 def settings_faults(settings: RunConfig) -> list[str]:
     """Return what can be seen at once to end a run: the folder for the results, files of rows, the model's key."""
-    from gepa_client.gepa.litellm_model import missing_key
-
     faults = []
     if settings.output is not None:
         try:
@@ -119,6 +117,8 @@ def settings_faults(settings: RunConfig) -> list[str]:
         if isinstance(rows, str) and is_file(rows) and not Path(rows).exists():
             faults.append(f"`{name}`: {no_such_file(rows)}")
     if settings.reflection_lm is not None:
+        from gepa_client.gepa.litellm_model import missing_key
+
         missing = missing_key(settings.reflection_lm, settings.reflection_lm_kwargs or {})
         faults += [f"{missing} (nothing was run)"] if missing else []
     return faults
@@ -141,7 +141,9 @@ def preflight_connection(settings: RunConfig, allowed: Sequence[Network] | None 
     from gepa_client.gepa.litellm_model import ADDRESS
 
     if found := connection_fault(settings.reflection_lm, settings.reflection_lm_kwargs or {}, allowed):
-        raise SettingsError(f"{found}; {ADDRESS} (nothing was run; `check` set to off starts the run all the same)")
+        raise SettingsError(
+            f"{found}; {ADDRESS} (nothing was run; the setting `check` = off starts the run all the same)"
+        )
 
 
 async def discovered(servers: Sequence[Address], *, resend: bool) -> "list[DiscoverResult | ClientError | RpcError]":

@@ -62,7 +62,8 @@ def _add(app: typer.Typer, name: str, summary: str) -> None:
     module = f"gepa_client.cli.commands.{MODULES.get(name, name)}"
     if name in WITH_SETTINGS:
         flags = import_module("gepa_client.cli.command_declarations")
-        app.command(name, short_help=summary, cls=flags.COMMAND, context_settings=WIDE)(flags.declared(name, module))
+        own, cls = flags.declared(name, module), flags.command_class(name)
+        app.command(name, short_help=summary, cls=cls, context_settings=WIDE)(own)
     else:
         add_module(app, name, summary, module)
 

@@ -12,8 +12,11 @@ from typing import Any, Literal, NoReturn
 
 from pydantic import BaseModel, ValidationError
 
-from gepa_client.conformance.case_language import (
+from gepa_client.conformance.cases import (
     ABSENT,
+    CaseStep,
+    Check,
+    Expectation,
     Mismatch,
     UnknownName,
     as_bytes,
@@ -23,7 +26,6 @@ from gepa_client.conformance.case_language import (
     render,
     shown,
 )
-from gepa_client.conformance.cases import CaseStep, Check, Expectation
 from gepa_client.conformance.raw_transport import NoAnswer, NotConnected, RawAnswer, RawRequest, RawTransport
 from protocol import METHODS, JsonValue, Pending
 from protocol.base import ErrorResponse, SuccessResponse
@@ -183,15 +185,12 @@ class CheckRun:
             message = {"jsonrpc": "2.0", "id": self._ids, "method": step.call}
             if step.params is not None:
                 message["params"] = render(step.params, scope)
-        http = step.http
+        headers = {name: render(value, scope) for name, value in step.http.headers.items()}
+        http = step.http.model_copy(update={"query": render(step.http.query, scope), "headers": headers})
         limit = self._scope["discover"]["limits"]["max_request_bytes"]
         return message, RawRequest(
             body=as_bytes(render(step.raw, scope)) if step.kind == "raw" else as_json(message),
-            verb=http.verb,
-            path=http.path,
-            query=render(http.query, scope),
-            headers={name: render(value, scope) for name, value in http.headers.items()},
-            upload=http.upload,
+            http=http,
             upload_bytes=limit + 1 if http.upload == "withheld" else 2 * limit,
             close_after_s=step.disconnect_after_s,
         )

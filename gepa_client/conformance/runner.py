@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from gepa_client.conformance.case_language import ABSENT, Mismatch, as_json, lookup, mismatches, shown
-from gepa_client.conformance.cases import CORE, Check, load_checks
+from gepa_client.conformance.cases import ABSENT, CORE, Check, Mismatch, as_json, load_checks, lookup, mismatches, shown
 from gepa_client.conformance.check_run import CheckFailed, CheckRun, NotJson, read
 from gepa_client.conformance.raw_transport import NoAnswer, NotConnected, RawRequest, RawTransport
 from gepa_client.errors import ConnectionLost

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from evolverpc_common.display_text import command
+from evolverpc_common.display_text import command, listed
 from evolverpc_common.git import GitError
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome, code_history
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
@@ -28,8 +28,6 @@ from gepa_client.views.console import echo, echo_next, make_console, print_json,
 from protocol.code import GIT_BRANCH, code_at
 
 BEST = "best"
-NAMED = 10
-"""Files and branches that a message names."""
 
 
 @dataclass(frozen=True)
@@ -348,8 +346,3 @@ def branches_by_hand(repo: Path, *, delete: bool, yes: bool, as_json: bool) -> N
     see = shlex.join(["git", *(["-C", str(repo)] if words else []), "log", "--oneline", "-1", found[0]])
     echo(console, f"see one: {safe_line(see, 1000)}")
     echo(console, f"delete all of them: {safe_line(again, 1000)}")
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

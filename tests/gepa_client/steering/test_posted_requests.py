@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gepa_client.errors import SteeringRefused
-from gepa_client.journal import Store, open_store
 from gepa_client.journal.entries import CONTROL, STEER
+from gepa_client.journal.store import Store, open_store
 from gepa_client.steering.request_queue import MOST_WAITING
 from gepa_client.steering.stopping import post_request
 from tests.gepa_client.page.browsing import Browser, served

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client.journal import open_store
+from gepa_client.journal.store import open_store
 from gepa_service.cli.data_folder import opened_folder
 from gepa_service.jobs.tenant_secrets import reveal
 from gepa_service.model.tenant import TENANTS, Tenant
