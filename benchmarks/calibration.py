@@ -39,7 +39,7 @@ from gepa_client import ConcurrentReflection, RemoteAdapter, Row, RowLoader  # n
 from gepa_client.analysis import best_score_estimate as shrinkage  # noqa: E402
 from gepa_client.analysis import paired_comparison as paired  # noqa: E402
 from gepa_client.certificate.sealed_test import allowed_error, judge  # noqa: E402
-from gepa_client.check.noise_report import NoiseReport  # noqa: E402
+from gepa_client.check.run_forecast import NoiseReport  # noqa: E402
 from sandbox_runtime import running_server  # noqa: E402
 
 SERVER = str(Path(sys.executable).with_name("gepa-server"))

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evolverpc.applicable_settings import NOT_OF_THREADS
 from evolverpc_common.exact_values import MAX_SAFE_INTEGER
 from evolverpc_common.rows import RowFileError, read_rows
 from evolverpc_common.settings.sources import SettingsError
@@ -29,8 +28,17 @@ from rpc_server.methods.dataset_rows import Datasets, check_carried, program_row
 from rpc_server.program.live_program import LiveLauncher, Propose, WithProposer, is_dspy
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
-from rpc_server.settings import Settings, load_settings
+from rpc_server.settings import SETTINGS, CodeChangeSettings, ListenSettings, Settings, load_settings
 from rpc_server.worker.json_values import json_form
+
+NOT_OF_SERVER = frozenset({*ListenSettings.model_fields, *CodeChangeSettings.model_fields, "jail", "name", "program"})
+"""Settings of a server that are for the command `evolverpc serve`; `name` is that of the run."""
+
+NOT_OF_THREADS = frozenset({"workers", "python", "env", "root", "logs"})
+"""Settings of a server that do not apply to a program that runs in threads of this process."""
+
+SERVER = {name: each for name, each in SETTINGS.items() if name not in NOT_OF_SERVER}
+"""Settings of the server that `evolverpc.optimize` takes."""
 
 HeldRows = Mapping[str, list[Any]]
 """Rows by split, each a `dspy.Example`."""

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from evolverpc.applicable_settings import KEYWORDS, NOT_OF_RUN, NOT_OF_SERVER, SERVER
-from evolverpc.local_server import held_rows, is_named, served
+from evolverpc.local_server import NOT_OF_SERVER, SERVER, held_rows, is_named, served
 from evolverpc.result import Result, result_of
 from evolverpc.settings_types import OptimizeSettings
 from evolverpc_common.exact_values import InexactValueError, packed
@@ -24,7 +23,8 @@ from gepa_client.journal.store import default_store, find_run, open_store
 from gepa_client.run.output_folder import new_run_id
 from gepa_client.run.supervisor import launched_ahead
 from gepa_client.settings.loading import load
-from gepa_client.settings.run_config import ROW_SETTINGS, RunConfig
+from gepa_client.settings.run_config import ROW_SETTINGS, SETTINGS, RunConfig
+from gepa_client.settings.run_settings import SandboxSettings
 from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.views import notebook
 from gepa_client.views.console import STOPPED
@@ -34,6 +34,14 @@ from rpc_server.program.live_program import Propose, is_dspy
 
 WORKER = "_evolverpc_worker"
 """The module by which a process of a program is known: that of `rpc_server/worker/bootstrap.py`."""
+
+NOT_OF_RUN = frozenset(
+    {"url", "fleet", "token_file", "allow_insecure", "require", *SandboxSettings.model_fields} - {"model_prices"}
+)
+"""Settings of a run that name servers, or where they come from, and the exit status that it has."""
+
+KEYWORDS = {name: each for name, each in SETTINGS.items() if name not in {*NOT_OF_RUN, *ROW_SETTINGS}}
+"""Settings of the run; if the server has one of that name too, it is given to the server."""
 
 OWN = ("program", "propose", "resume")
 NAMES_OF_CHECK = {"no_check": "off", "ignore_findings": "warn"}

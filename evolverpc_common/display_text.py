@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 LINE_LENGTH = 2000
@@ -36,6 +36,11 @@ def one_line(text: str, limit: int = LINE_LENGTH) -> str:
 def counted(number: int, what: str) -> str:
     """Return `1 row`, `1,200 rows`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str], shown: int = 10) -> str:
+    """Return the first `shown` of these, and how many more there are: `a, b and 3 more`."""
+    return ", ".join(names[:shown]) + (f" and {len(names) - shown:,} more" if len(names) > shown else "")
 
 
 def money(usd: float, unpriced: int = 0, unreported: int = 0) -> str:

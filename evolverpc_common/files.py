@@ -1,13 +1,25 @@
-"""Files and folders: atomic writes, a lock between a user's processes, removal of any folder, and missing files."""
+"""Files and folders: atomic writes, locks, removal of any folder, and plain files below folders that others write."""
 
 import asyncio
+import difflib
 import fcntl
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from pathlib import Path, PurePath
+from typing import BinaryIO
+
+_BUSY_POLL_S = 0.1
+_COMMANDS = (("rm", "-rf"), ("chmod", "-R", "u+rwx"), ("rm", "-rf"))
+"""They handle folders thousands of levels deep, which Python does not; the second opens closed folders."""
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+DEEPEST = 64
+"""Folders in each other below the topmost one; what is in more of them is not looked for."""
 
 
 def replace_file(path: Path, content: str | bytes, *, mode: int = 0o666) -> None:
@@ -25,9 +37,6 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o666) -> None
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
         file.write(data)
     draft.replace(path)
-
-
-_BUSY_POLL_S = 0.1
 
 
 @asynccontextmanager
@@ -69,10 +78,6 @@ def _taken(descriptor: int) -> bool:
     return True
 
 
-_COMMANDS = (("rm", "-rf"), ("chmod", "-R", "u+rwx"), ("rm", "-rf"))
-"""They handle folders thousands of levels deep, which Python does not; the second opens closed folders."""
-
-
 def remove_tree(folder: Path) -> None:
     """Remove a folder of any depth and any modes, or a file; do nothing if it does not exist. Blocks.
 
@@ -98,5 +103,65 @@ def remove_tree(folder: Path) -> None:
 
 
 def no_such_file(path: Path | str) -> str:
-    """Return `train.jsonl: no such file in /home/me`, for a path that does not exist."""
-    return f"{path}: no such file" + ("" if Path(path).is_absolute() else f" in {Path.cwd()}")
+    """Return `traim.jsonl: no such file in /home/me; did you mean train.jsonl?`, for a path that does not exist."""
+    missing = Path(path)
+    names: list[str] = []
+    with suppress(OSError):
+        names = [each.name for each in missing.parent.iterdir()]
+    near = difflib.get_close_matches(missing.name, names, n=1, cutoff=0.8)
+    where = "" if missing.is_absolute() else f" in {Path.cwd()}"
+    return f"{path}: no such file{where}" + (f"; did you mean {missing.with_name(near[0])}?" if near else "")
+
+
+class NotPlainFile(OSError):
+    """It is a link, a pipe, a device, a folder, or a file that has a second name."""
+
+
+def open_plain(folder: Path, name: PurePath | str) -> BinaryIO:
+    """Open a file for reading. `folder`: trusted, with all that is above it. `name`: below it; `..` is refused.
+
+    A program that writes there may replace any part of a path at any moment. So each part is opened from the one above
+    it, no link is followed, and what was opened is judged, not what was there before.
+
+    Raises:
+        FileNotFoundError: it is not there. NotPlainFile: it is something else. OSError: it cannot be read.
+    """
+    path = PurePath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise NotPlainFile(f"{name} is not a path below {folder}")
+    with ExitStack() as opened:
+        above = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        opened.callback(os.close, above)
+        try:
+            for part in path.parts[:-1]:
+                above = os.open(part, _FOLDER, dir_fd=above)
+                opened.callback(os.close, above)
+            return _plain(path.name, above)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise NotPlainFile(f"{name} in {folder} is no plain file: {error.strerror or error}") from None
+
+
+def plain_files(top: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """Yield the plain files below a folder, by their paths from there, each open for reading; skip all else.
+
+    `top` may itself have been made by others: if it is a link there is nothing below it.
+    """
+    for folder, folders, names, descriptor in os.fwalk(top):
+        if len(Path(folder).relative_to(top).parts) == DEEPEST:
+            folders.clear()
+        for name in sorted(names):
+            with suppress(OSError), _plain(name, descriptor) as file:
+                yield Path(folder, name).relative_to(top), file
+
+
+def _plain(name: str, above: int) -> BinaryIO:
+    if not stat.S_ISREG(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):  # a device acts as it is opened
+        raise NotPlainFile(f"{name} is no file")
+    descriptor = os.open(name, _FILE, dir_fd=above)
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        os.close(descriptor)
+        raise NotPlainFile("it is no file, or has a second name")
+    return os.fdopen(descriptor, "rb")

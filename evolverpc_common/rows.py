@@ -1,7 +1,9 @@
 """Read rows of data from `.json`, `.jsonl` and `.csv` files."""
 
+import codecs
 import csv
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +34,12 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     if reader is None:
         raise RowFileError(f"{path}: rows are read from .jsonl, .json or .csv")
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        content = path.read_bytes()
     except FileNotFoundError:
         raise RowFileError(no_such_file(path)) from None
     except OSError as error:
         raise RowFileError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise RowFileError(f"{path}: not UTF-8 text (byte {error.start})") from None
-    rows = reader(path, text)
-    if not rows:
-        raise RowFileError(f"{path}: holds no rows")
-    return rows
+    return _rows(reader, content, path)
 
 
 def is_untyped(path: Path) -> bool:
@@ -65,11 +62,15 @@ def parse_rows(content: bytes, name: str) -> list[dict[str, Any]]:
     Raises:
         RowFileError: as `read_rows`.
     """
+    begins = content.removeprefix(codecs.BOM_UTF8).lstrip()
+    return _rows(_json_rows if begins.startswith(b"[") else _jsonl_rows, content, name)
+
+
+def _rows(reader: Callable[[Any, str], list[dict[str, Any]]], content: bytes, name: Path | str) -> list[dict[str, Any]]:
     try:
-        text = content.decode("utf-8-sig")
+        rows = reader(name, content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise RowFileError(f"{name}: not UTF-8 text (byte {error.start})") from None
-    rows = (_json_rows if text.lstrip().startswith("[") else _jsonl_rows)(name, text)
     if not rows:
         raise RowFileError(f"{name}: holds no rows")
     return rows

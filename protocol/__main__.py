@@ -20,18 +20,8 @@ from protocol.methods import CAPABILITIES, CONTRACT_FILE, METHODS, Method
 
 def _wire_types() -> list[type[BaseModel]]:
     """Every model with a place of its own on the wire: the envelope, steps, and each method's params and result."""
-    types: list[type[BaseModel]] = [
-        base.Request,
-        base.SuccessResponse,
-        base.ErrorResponse,
-        Pending,
-        Step,
-    ]
-    for method in METHODS.values():
-        types.append(method.params)
-        if method.result is not None:
-            types.append(method.result)
-    return types
+    of_methods = (kind for method in METHODS.values() for kind in (method.params, method.result) if kind is not None)
+    return [base.Request, base.SuccessResponse, base.ErrorResponse, Pending, Step, *of_methods]
 
 
 def contract() -> dict[str, Any]:
@@ -84,31 +74,18 @@ def _method(method: Method, definitions: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write() -> None:
-    """Write the document into the package."""
-    CONTRACT_FILE.parent.mkdir(exist_ok=True)
-    CONTRACT_FILE.write_text(_text(), encoding="utf-8")
-
-
-def _drifted() -> bool:
-    """Return whether the file is absent or no longer matches the models."""
-    return not CONTRACT_FILE.is_file() or CONTRACT_FILE.read_text(encoding="utf-8") != _text()
-
-
-def _text() -> str:
-    return json.dumps(contract(), indent=2, ensure_ascii=False) + "\n"
-
-
 def main() -> int:
-    """Return the exit status: 0 if the file matches the models."""
+    """Write the document into the package, or compare it; return the exit status: 0 if the file matches the models."""
     parser = argparse.ArgumentParser(prog="python -m protocol", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the file is out of date")
+    text = json.dumps(contract(), indent=2, ensure_ascii=False) + "\n"
     if parser.parse_args().check:
-        if _drifted():
-            print(f"{CONTRACT_FILE} differs from the models in protocol/; run: python -m protocol", file=sys.stderr)
-            return 1
-        return 0
-    _write()
+        if CONTRACT_FILE.is_file() and CONTRACT_FILE.read_text(encoding="utf-8") == text:
+            return 0
+        print(f"{CONTRACT_FILE} differs from the models in protocol/; run: python -m protocol", file=sys.stderr)
+        return 1
+    CONTRACT_FILE.parent.mkdir(exist_ok=True)
+    CONTRACT_FILE.write_text(text, encoding="utf-8")
     print(CONTRACT_FILE)
     return 0
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from evolverpc.applicable_settings import KEYWORDS
-from evolverpc.applicable_settings import SERVER as OF_SERVER
+from evolverpc.local_server import SERVER as OF_SERVER
+from evolverpc.optimization import KEYWORDS
 from evolverpc_common.settings.definition import Setting, SettingsGroup
 from gepa_client.settings.run_config import SETTINGS as CLIENT
 from gepa_client.settings.run_config import RunConfig

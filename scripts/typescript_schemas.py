@@ -6,7 +6,7 @@ from typing import Any, Literal, get_type_hints
 
 from pydantic import TypeAdapter
 
-from evolverpc.applicable_settings import KEYWORDS
+from evolverpc.optimization import KEYWORDS
 from evolverpc_common.settings.definition import Setting
 from gepa_client.journal.run_events import Event
 from gepa_client.page.page_events import KEYS, AnyPageEvent

@@ -138,18 +138,17 @@ class Setting:
 
 def setting(default: Any, description: str, **options: Any) -> Any:
     """Return the field of one setting. `default`: a value, or a function that makes it. `options`: of `Setting`."""
-    made: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
     extra: Any = {"setting": Setting(description=description, **options)}
-    return Field(description=description, json_schema_extra=extra, **made)
+    return constant(default, description, json_schema_extra=extra)
 
 
-def constant(default: Any, description: str) -> Any:
+def constant(default: Any, description: str, **further: Any) -> Any:
     """Return the field of a value that belongs beside settings, but that no flag, variable or file gives.
 
-    `default`: a value, or a function that makes it.
+    `default`: a value, or a function that makes it. `further`: of the field.
     """
     made: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
-    return Field(description=description, **made)
+    return Field(description=description, **made, **further)
 
 
 def settings_of(model: type[BaseModel]) -> dict[str, Setting]:

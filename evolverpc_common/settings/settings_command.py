@@ -3,7 +3,7 @@
 import functools
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +23,7 @@ class SettingsCommand(TyperCommand):
 
     settings: Mapping[str, Setting] = {}
     refused: Mapping[str, str] = {}
+    unlisted: Collection[str] = ()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; fail for a flag in `refused`, with the reason.
@@ -50,6 +51,8 @@ class SettingsCommand(TyperCommand):
         hidden = 0
         for param in self.get_params(ctx):
             found = self.settings.get(param.name or "")
+            if found is not None and found.name in self.unlisted:
+                continue
             if found is not None and not isinstance(param, TyperArgument):
                 if not every and not found.everyday:
                     named.setdefault(found.group, []).extend([] if found.rare else [found.flag])
@@ -92,10 +95,13 @@ class SettingsCommand(TyperCommand):
 
 
 def settings_command(
-    settings: Mapping[str, Setting], refused: Mapping[str, str] | None = None
+    settings: Mapping[str, Setting], refused: Mapping[str, str] | None = None, unlisted: Collection[str] = ()
 ) -> type[SettingsCommand]:
-    """Return a command class for these settings. `refused`: flags that cannot be set, each with the reason."""
-    return type("Command", (SettingsCommand,), {"settings": settings, "refused": refused or {}})
+    """Return a command class for these settings. `refused`: flags that cannot be set, each with the reason.
+
+    `unlisted`: settings whose flags the help leaves out.
+    """
+    return type("Command", (SettingsCommand,), {"settings": settings, "refused": refused or {}, "unlisted": unlisted})
 
 
 def with_flags(

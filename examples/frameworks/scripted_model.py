@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gepa_client.check.reflection_model import PROMPT
+from gepa_client.check.preflight import PROMPT
 from gepa_client.cli.model_server import Answer, Conversation, ModelServer
 
 REFLECTION = re.compile(r"with the following instructions[^\n]*:\n```\n(.*?)\n```\n\nThe following are", re.DOTALL)

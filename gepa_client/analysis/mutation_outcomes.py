@@ -8,9 +8,9 @@ from typing import Literal
 from gepa_client.analysis.ties import best_candidate
 from gepa_client.errors import JournalError
 from gepa_client.evolution.patches import totals
+from gepa_client.journal.answer_entries import CommitGraph, MutationEntry
 from gepa_client.journal.entries import MUTATION, SEARCH, CandidateRecord
 from gepa_client.journal.history import entries
-from gepa_client.journal.mutation_entries import CommitGraph, MutationEntry
 from gepa_client.journal.store import Store
 from protocol import ApplyMutationResult
 from protocol.code import code_at

@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 
 from gepa_client.errors import JournalError
+from gepa_client.journal.answer_entries import TiedCandidate, TieDecision, part_of_ties
 from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.store import Store
-from gepa_client.journal.tie_entries import TiedCandidate, TieDecision, part_of_ties
 
 MOST = 4
 """Candidates that are compared at most."""

@@ -16,6 +16,7 @@ from gepa_client.analysis.power import Noise, noise_of
 from gepa_client.analysis.ties import ancestry, decide, dropped_of, finalists
 from gepa_client.certificate.sealed_test import Commitment, Repeats, part_of_test, plan_part
 from gepa_client.errors import NoCertificate
+from gepa_client.journal.answer_entries import TieDecision, TiePlan, part_of_left_rows, part_of_ties
 from gepa_client.journal.entries import (
     COMMITMENT,
     EVALUATE,
@@ -36,7 +37,6 @@ from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.steer_entries import Propose, SteerEntry
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import ENTRY_FIELDS, ended_record
-from gepa_client.journal.tie_entries import TieDecision, TiePlan, part_of_left_rows, part_of_ties
 from gepa_client.settings.run_settings import LARGEST_SCORE
 
 ROWS_NAMED = 3

@@ -4,14 +4,14 @@ import difflib
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from evolverpc_common.display_text import one_line
+from evolverpc_common.display_text import counted, one_line
 from evolverpc_common.redaction import Secrets, secrets_of
-from gepa_client.check.noise_report import NoiseReport
+from gepa_client.check.run_forecast import NoiseReport, RunEstimate, run_estimate
 from gepa_client.gepa.reflective_records import steps_of
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.journal.requests import digest_of
@@ -142,30 +142,6 @@ class ComparedResult(_ReportModel):
     score: float | None
     output: Any = None
     differs: str | None = None
-
-
-class RunEstimate(_ReportModel):
-    """Seconds, an example's as measured here, the network included.
-
-    `at_once`: over all servers that answer. `run_s`: what `budget` metric calls would take, from every slot busy to one
-    minibatch at a time; None, as `budget` and `run_usd`, if another limit ends the run. `proposals_calls`: metric calls
-    of the seed's evaluation and of `proposals` proposals, if none is accepted and if all are; `proposals_usd`: what
-    these cost. `warm`: the calls that were measured are not the first ones, with which the program also starts.
-    `again_s`: what an example took when its row was evaluated again, if the first calls were measured.
-    """
-
-    example_s: float
-    slowest_s: float
-    warm: bool = False
-    again_s: float | None = None
-    at_once: int
-    budget: int | None
-    run_s: tuple[float, float] | None
-    example_usd: float | None = None
-    run_usd: float | None = None
-    proposals: int
-    proposals_calls: tuple[int, int]
-    proposals_usd: tuple[float, float] | None = None
 
 
 class CheckReport(BaseModel):
@@ -377,3 +353,14 @@ def _is_empty(value: JsonValue) -> bool:
     if isinstance(value, list):
         return all(map(_is_empty, value))
     return value is None or (isinstance(value, str) and not value.strip())
+
+
+def brief_lines(report: CheckReport) -> Iterator[tuple[str, bool]]:
+    """Yield what a run should know of a check that passed, and whether it is a warning."""
+    for step in report.steps:
+        if step.verdict == "warning":
+            yield step.message, True
+    if report.timing is not None:
+        yield f"{counted(len(report.examples), 'row')} tried; {run_estimate(report.timing, report.evolve)}", False
+    if report.noise is not None:
+        yield report.noise.about_power, False

@@ -21,7 +21,6 @@ from gepa_client.check.check_report import (
     CheckReport,
     CheckStep,
     Result,
-    RunEstimate,
     StepName,
     StepVerdict,
     are_blank,
@@ -38,9 +37,8 @@ from gepa_client.check.check_report import (
     share_failed,
 )
 from gepa_client.check.compared_servers import compare_servers
-from gepa_client.check.noise_report import PROPOSALS, NoiseReport, proposal_calls
-from gepa_client.check.preflight import discovered
-from gepa_client.check.reflection_model import call_reflection_model
+from gepa_client.check.preflight import call_reflection_model, discovered
+from gepa_client.check.run_forecast import PROPOSALS, NoiseReport, RunEstimate, proposal_calls
 from gepa_client.errors import NO_SCORE, BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
 from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.fleet.example_retries import HostEvidence, evaluated_alone
@@ -617,7 +615,7 @@ def _step(
     config: RunConfig, name: StepName, verdict: StepVerdict, message: str, further: str | None = None
 ) -> CheckStep:
     if verdict == "failed" and config.check == "warn" and name in IGNORABLE:
-        verdict, message = "warning", f"{message} (only warned of: `check` is warn)"
+        verdict, message = "warning", f"{message} (a warning alone, by the setting `check` = warn)"
     return CheckStep(name=name, verdict=verdict, message=message, details=further)
 
 

@@ -45,6 +45,7 @@ WITH_SETTINGS = ("optimize", "resume", "check", "fork")
 WIDE = {"max_content_width": 120}
 
 MODULES = {
+    **dict.fromkeys(("resume", "replay", "fork"), "from_record"),
     **dict.fromkeys(("export", "import"), "export_and_import"),
     **dict.fromkeys(("pause", "cancel"), "pause_and_cancel"),
     "demo-model": "demo_model",
@@ -58,11 +59,13 @@ def build(named: str | None) -> typer.Typer:
 
 
 def _add(app: typer.Typer, name: str, summary: str) -> None:
+    module = f"gepa_client.cli.commands.{MODULES.get(name, name)}"
     if name in WITH_SETTINGS:
         flags = import_module("gepa_client.cli.command_declarations")
-        app.command(name, short_help=summary, cls=flags.COMMAND, context_settings=WIDE)(flags.declared(name))
+        own, cls = flags.declared(name, module), flags.command_class(name)
+        app.command(name, short_help=summary, cls=cls, context_settings=WIDE)(own)
     else:
-        add_module(app, name, summary, f"gepa_client.cli.commands.{MODULES.get(name, name)}")
+        add_module(app, name, summary, module)
 
 
 def main() -> None:

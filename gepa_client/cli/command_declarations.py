@@ -8,20 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from evolverpc_common.settings.settings_command import settings_command, with_flags
+from evolverpc_common.settings.settings_command import SettingsCommand, settings_command, with_flags
 from gepa_client.cli.arguments import AsJson, RunName
 from gepa_client.report.calling_program import by_typescript
 from gepa_client.settings.run_config import (
     CHECK_REPEATS,
     CHECK_SETTINGS,
     CHECKED_ROWS,
+    IDENTITY_SETTINGS,
     MOST_CHECK_REPEATS,
     MOST_CHECKED_ROWS,
     REPLACED,
     SETTINGS,
 )
-
-COMMAND = settings_command(SETTINGS, REPLACED)
 
 _CONFIG = Annotated[Path | None, typer.Option("--config", "-c", metavar="PATH", help="Settings, as a TOML file.")]
 _EVENTS = Annotated[bool, typer.Option("--json", help="Print events as JSON lines, a summary last.")]
@@ -62,11 +61,15 @@ def _servers(help_text: str) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class Declared:
-    """A command: its help, its own parameters (annotation and default), and the settings it has no flags for."""
+    """A command: its help, its own parameters (annotation and default), and the settings it has no flags for.
+
+    `unlisted`: settings that it refuses with the reason, so that the help does not name their flags.
+    """
 
     help: str
     own: Mapping[str, tuple[Any, Any]]
     without: frozenset[str] = frozenset()
+    unlisted: frozenset[str] = frozenset()
 
 
 DECLARED = {
@@ -110,6 +113,8 @@ DECLARED = {
             "events_fd": (_EVENTS_FD, None),
         },
         frozenset({"output", "check"}),
+        # arguments of the model that may be secrets are not recorded, and have to be given again
+        frozenset({*IDENTITY_SETTINGS, "val_fraction", "test_fraction"}) - {"reflection_lm_kwargs"},
     ),
     "fork": Declared(
         """Begin a new run with the first N entries of another one's journal, with any of its settings changed.
@@ -143,14 +148,19 @@ DECLARED = {
 }
 
 
-def declared(name: str) -> Callable[..., None]:
-    """Return the function of a command in `DECLARED`, for typer; it imports the command's module when called."""
+def command_class(name: str) -> type[SettingsCommand]:
+    """Return the class of a command in `DECLARED`, for typer."""
+    return settings_command(SETTINGS, REPLACED, DECLARED[name].unlisted)
+
+
+def declared(name: str, module: str) -> Callable[..., None]:
+    """Return the function of a command in `DECLARED`, for typer; it imports the command's `module` when called."""
     found = DECLARED[name]
 
     def run(**given: Any) -> None:
         token = by_typescript.set(given.get("events_fd") is not None)  # `optimize` of the npm package
         try:
-            getattr(import_module(f"gepa_client.cli.commands.{name}"), name)(**given)
+            getattr(import_module(module), name)(**given)
         finally:
             by_typescript.reset(token)
 

@@ -8,14 +8,15 @@ import asyncio
 import shlex
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Literal, Self
+from typing import Self
 
 import aiohttp
 from multidict import CIMultiDict
 
+from gepa_client.conformance.cases import HttpOverrides
 from gepa_client.errors import summary
 from gepa_client.transport.address import TOKEN_VARIABLE, find_token, http_url, rpc_url, socket_of
 from gepa_client.transport.http_transport import connector, unconnected
@@ -38,20 +39,14 @@ class NotConnected(NoAnswer):
 
 @dataclass(frozen=True)
 class RawRequest:
-    """A request as it is sent.
+    """A request as it is sent: its body, and how it differs from others.
 
-    `path` is the server's, in place of the RPC path. `headers` are added to, or replace, the token and the content
-    type; None leaves one out, a list of values sends the header once for each. `upload`: `chunked` sends the body
-    without its length; `withheld` declares `upload_bytes` and sends only the body; `endless` sends blanks after it, in
-    chunks, until there are `upload_bytes`. `close_after_s`: when the connection was closed, for what shows the request.
+    `upload_bytes`: the length that a withheld upload declares, and at which an endless one ends: blanks follow its
+    body. `close_after_s`: when the connection was closed, for what shows the request.
     """
 
     body: bytes
-    verb: str = "POST"
-    path: str | None = None
-    query: str | None = None
-    headers: Mapping[str, str | list[str] | None] = field(default_factory=dict)
-    upload: Literal["chunked", "withheld", "endless"] | None = None
+    http: HttpOverrides = field(default_factory=HttpOverrides)
     upload_bytes: int = 0
     close_after_s: float | None = None
 
@@ -93,9 +88,9 @@ class RawTransport:
     def url_of(self, request: RawRequest) -> str:
         """Return the whole address that a request goes to, of a unix socket that of its host."""
         url = http_url(self.address)
-        if request.path is not None:
-            url = url.removesuffix("/rpc") + request.path
-        return f"{url}?{request.query}" if request.query else url
+        if request.http.path is not None:
+            url = url.removesuffix("/rpc") + request.http.path
+        return f"{url}?{request.http.query}" if request.http.query else url
 
     async def send(self, request: RawRequest, *, timeout_s: float) -> RawAnswer:
         """Send one request.
@@ -109,7 +104,7 @@ class RawTransport:
         try:
             async with asyncio.timeout(timeout_s):
                 response = await self._session.request(
-                    request.verb,
+                    request.http.verb,
                     self.url_of(request),
                     data=_content(request),
                     headers=self.headers_of(request),
@@ -136,8 +131,8 @@ class RawTransport:
     def shell_line(self, request: RawRequest) -> str:
         """Return the request as a line to paste into a shell, by curl; the token is `$GEPA_TOKEN`."""
         words = ["curl", "--silent", "--include"]
-        if request.verb != "POST":
-            words += ["--request", request.verb]
+        if request.http.verb != "POST":
+            words += ["--request", request.http.verb]
         if request.close_after_s is not None:
             words += ["--max-time", f"{request.close_after_s:g}"]
         socket = socket_of(self.address)
@@ -149,13 +144,13 @@ class RawTransport:
             words += ["--header", _quoted(f"{name}: {value}" if value else f"{name};", self.token)]
         if "Content-Type" not in headers:
             words += ["--header", "Content-Type:"]
-        if request.upload == "endless":
+        if request.http.upload == "endless":
             printed = f"printf %s {shlex.quote(request.body.decode())}; head -c {request.upload_bytes} /dev/zero"
             words += ["--header", "'Transfer-Encoding: chunked'", "--data-binary", "@-"]
             return f"{{ {printed} | tr '\\0' ' '; }} | {' '.join(words)}"
-        if request.upload == "chunked":
+        if request.http.upload == "chunked":
             words += ["--header", "'Transfer-Encoding: chunked'"]
-        if request.body or request.verb == "POST":
+        if request.body or request.http.verb == "POST":
             words += ["--data-binary", _body(request.body)]
         return " ".join(words)
 
@@ -164,9 +159,9 @@ class RawTransport:
         headers: dict[str, str | list[str] | None] = {"Content-Type": "application/json"}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
-        if request.upload == "withheld":
+        if request.http.upload == "withheld":
             headers["Content-Length"] = str(request.upload_bytes)
-        headers.update(request.headers)
+        headers.update(request.http.headers)
         sent = CIMultiDict[str]()
         for name, value in headers.items():
             for one in value if isinstance(value, list) else () if value is None else (value,):
@@ -175,11 +170,11 @@ class RawTransport:
 
 
 def _content(request: RawRequest) -> BytesIO | AsyncIterator[bytes] | None:
-    if request.upload == "chunked":
+    if request.http.upload == "chunked":
         return _chunked(request.body)
-    if request.upload == "withheld":
+    if request.http.upload == "withheld":
         return _withheld(request.body)
-    if request.upload == "endless":
+    if request.http.upload == "endless":
         return _endless(request.body, request.upload_bytes)
     return BytesIO(request.body) if request.body else None
 

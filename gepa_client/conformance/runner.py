@@ -1,19 +1,19 @@
-"""Run checks against one endpoint, one after the other, each within a time limit, and collect their outcomes."""
+"""Run checks against one endpoint, one after the other, each within a time limit, and report what they found."""
 
 import json
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from gepa_client.conformance.case_language import ABSENT, Mismatch, as_json, lookup, mismatches, shown
-from gepa_client.conformance.cases import CORE, Check, load_checks
+from gepa_client.conformance.cases import ABSENT, CORE, Check, Mismatch, as_json, load_checks, lookup, mismatches, shown
 from gepa_client.conformance.check_run import CheckFailed, CheckRun, NotJson, read
 from gepa_client.conformance.raw_transport import NoAnswer, NotConnected, RawRequest, RawTransport
-from gepa_client.conformance.report import CheckOutcome, ConformanceReport, Verdict
 from gepa_client.errors import ConnectionLost
 from gepa_client.transport.address import TOKEN_VARIABLE, refused
 from protocol import DiscoverResult, JsonValue
@@ -28,8 +28,123 @@ PROBE_EVALUATE_S = 75.0
 
 HTTP_UNAUTHORIZED = 401
 NO_DISCOVERY = "`discover` had no answer that fits the contract"
-
 Level = Literal["core", "full"]
+
+
+class Verdict(StrEnum):
+    """`warned`: a SHOULD does not hold. `skipped`: does not apply. `not_verified`: applies, and could not run."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    WARNED = "warned"
+    SKIPPED = "skipped"
+    NOT_VERIFIED = "not_verified"
+
+
+@dataclass(frozen=True)
+class CheckOutcome:
+    """One check's verdict.
+
+    `reason`: why it has not passed. Of one that failed or warned also what was `expected`, what was `found`, and the
+    `request` as a line to paste into a shell, empty if it is about none; a long body is written to a temporary file.
+    """
+
+    check: Check
+    verdict: Verdict
+    reason: str = ""
+    expected: str = ""
+    found: str = ""
+    request: Callable[[], str] = str
+    seconds: float = 0.0
+
+    @property
+    def page(self) -> str:
+        """The section of the page that requires it, as a link."""
+        return f"docs/protocol.md#{self.check.section.lower().replace(' ', '-')}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the outcome as `--json` prints it."""
+        return {
+            "id": self.check.id,
+            "title": self.check.title,
+            "level": self.check.level,
+            "part": self.check.part,
+            "page": self.page,
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+            "expected": self.expected,
+            "found": self.found,
+            "request": self.request(),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass(frozen=True)
+class ConformanceReport:
+    """All outcomes for one endpoint, which is a URL.
+
+    `described`: server and program as `discover` names them. `lost`: why the run ended before its end; empty if it did
+    not.
+    """
+
+    endpoint: str
+    described: str
+    outcomes: tuple[CheckOutcome, ...]
+    lost: str = ""
+
+    def count(self, verdict: Verdict) -> int:
+        """Return how many checks have this verdict."""
+        return sum(outcome.verdict is verdict for outcome in self.outcomes)
+
+    @property
+    def conforms(self) -> bool:
+        """Every check that applies ran, and no MUST is broken."""
+        return set(self.parts.values()) == {Verdict.PASSED}
+
+    @property
+    def parts(self) -> dict[str, Verdict]:
+        """Core and every capability that was to be checked -> `passed`, `failed` or `not_verified`."""
+        found: dict[str, set[Verdict]] = {}
+        for outcome in self.outcomes:
+            if outcome.verdict is not Verdict.SKIPPED:
+                found.setdefault(outcome.check.part, set()).add(outcome.verdict)
+        return {part: _of_part(verdicts) for part, verdicts in found.items()}
+
+    @property
+    def counts(self) -> str:
+        """`N passed, M failed`."""
+        return f"{self.count(Verdict.PASSED)} passed, {self.count(Verdict.FAILED)} failed"
+
+    @property
+    def last_line(self) -> str:
+        """The state of core and of every capability, such as `core verified; failed: async; NOT verified: refs`."""
+        parts = self.parts
+        line = [f"core {_IN_WORDS[parts.pop(CORE)]}"] if CORE in parts else []
+        for verdict, words in _IN_WORDS.items():
+            named = [part for part, state in parts.items() if state is verdict]
+            line += [f"{words}: {', '.join(named)}"] if named else []
+        return "; ".join(line) or "nothing verified: no check applies"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as `--json` prints it."""
+        return {
+            "endpoint": self.endpoint,
+            "described": self.described,
+            "conforms": self.conforms,
+            "lost": self.lost or None,
+            "parts": {part: verdict.value for part, verdict in self.parts.items()},
+            **{verdict.value: self.count(verdict) for verdict in Verdict},
+            "checks": [outcome.as_json() for outcome in self.outcomes],
+        }
+
+
+_IN_WORDS = {Verdict.NOT_VERIFIED: "NOT verified", Verdict.FAILED: "failed", Verdict.PASSED: "verified"}
+
+
+def _of_part(verdicts: set[Verdict]) -> Verdict:
+    if Verdict.FAILED in verdicts:
+        return Verdict.FAILED
+    return Verdict.NOT_VERIFIED if Verdict.NOT_VERIFIED in verdicts else Verdict.PASSED
 
 
 async def run_conformance(

@@ -14,7 +14,7 @@ from gepa_client.gepa.answer_check import AnswerForm, wants_block
 from gepa_client.gepa.reflection_prompt import RECORDS, Prompt, cut_middle, filled
 from gepa_client.gepa.reflection_strategies import WHERE, ConcurrentReflection, ReflectionStrategy, TextProposal
 from gepa_client.gepa.reflective_datasets import without_images
-from gepa_client.journal.mutation_entries import MutationEntry
+from gepa_client.journal.answer_entries import MutationEntry
 from protocol import Candidate, JsonValue
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to
 

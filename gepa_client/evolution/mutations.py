@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from gepa_client.errors import BadResponse, ClientError, Interrupted, Refused, summary
 from gepa_client.evolution.mutation_events import mutation_event
 from gepa_client.gepa.adapter import RemoteAdapter
+from gepa_client.journal.answer_entries import CommitGraph, MutationEntry, Rejection
 from gepa_client.journal.entries import MUTATION, OUTLINE
 from gepa_client.journal.journal import KeyedCall, gather_recorded
-from gepa_client.journal.mutation_entries import CommitGraph, MutationEntry, Rejection
 from gepa_client.journal.requests import RecordedRequest, request_key
 from gepa_client.journal.run_events import Emit, MutationProgress, MutationStarted
 from gepa_client.settings.run_settings import MUTATION_LIMIT_S

@@ -14,7 +14,7 @@ from typing import Self
 
 from rich.console import Console
 
-from evolverpc_common.signal_handlers import signals_handled
+from evolverpc_common.processes import signals_handled
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import ClientError, JournalError, NoCertificate, summary
 from gepa_client.journal.entries import StoredRun

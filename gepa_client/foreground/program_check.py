@@ -13,10 +13,10 @@ from gepa_client.check.check_report import (
     CheckedExample,
     CheckReport,
     ComparedResult,
-    RunEstimate,
+    brief_lines,
     named_rows,
 )
-from gepa_client.check.estimate_text import CENT, about_usd, brief_lines, run_estimate, span
+from gepa_client.check.run_forecast import CENT, RunEstimate, about_usd, run_estimate, span
 from gepa_client.errors import ClientError, summary
 from gepa_client.report.calling_program import blocked_hint, by_typescript, where_of
 from gepa_client.settings.run_config import CALL_BUDGETS, CHECKED_ROWS, MOST_CHECKED_ROWS, RunConfig
@@ -97,11 +97,11 @@ def run_check(
         if report.passed:
             echo_next(console, _next(report, typed))
         elif not brief:
-            echo(console, f"No run would be started{_otherwise(report)}.")
+            echo(console, f"No run would be started{_otherwise(report, typed)}.")
         if brief:
             for_program = on_failure is not fail or by_typescript.get()
             findings = _findings(report) if for_program else ""
-            on_failure(f"the check failed, so no run was started{_otherwise(report)}{findings}")
+            on_failure(f"the check failed, so no run was started{_otherwise(report, typed)}{findings}")
     if brief and report.passed and _lacks_price(settings, report):
         typed_again = typed.command("optimize", max_metric_calls=SUGGESTED_METRIC_CALLS)
         on_failure(
@@ -121,14 +121,18 @@ def _findings(report: CheckReport) -> str:
     return "".join(f"\n{line}" for line in [*failed, *errors[:1]])
 
 
-def _otherwise(report: CheckReport) -> str:
+def _otherwise(report: CheckReport, typed: GivenArguments) -> str:
     """Return how to start a run in spite of the failed steps, with the other checks if possible; "" if none can do."""
+
+    def call(value: str) -> str:
+        return f'`check: "{value}"`' if by_typescript.get() else f"`{typed.command('optimize', check=value)}`"
+
     failed = {step.name for step in report.steps if step.verdict == "failed"}
     if failed & {"score function", "rows", "code"} or report.program is None:
         return ""
     if failed <= IGNORABLE:
-        return "; `check` set to warn starts one all the same, after all other checks"
-    return "; `check` set to off starts one all the same"
+        return f"; {call('warn')} starts one all the same, after all other checks"
+    return f"; {call('off')} starts one all the same"
 
 
 def _lacks_price(settings: RunConfig, report: CheckReport) -> bool:

@@ -32,9 +32,9 @@ from gepa_client.gepa.reflective_datasets import (
     proposal_call,
 )
 from gepa_client.gepa.rows import AnyRow, RowLoader, as_row, list_server_rows
+from gepa_client.journal.answer_entries import CommitGraph
 from gepa_client.journal.entries import EVALUATE
 from gepa_client.journal.journal import Journal, execute_missing, gather_recorded
-from gepa_client.journal.mutation_entries import CommitGraph
 from gepa_client.journal.requests import Tally, request_key
 from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.event_loop import EventLoopThread, GroupTask

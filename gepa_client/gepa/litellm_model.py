@@ -6,7 +6,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -15,7 +15,7 @@ from evolverpc_common.display_text import one_line
 from evolverpc_common.model_prices import PriceTable, TokenCounts
 from evolverpc_common.rate_limiter import RateLimiter
 from gepa_client.errors import ConnectionLost
-from gepa_client.journal.completion_entries import CUT_OFF
+from gepa_client.journal.answer_entries import CUT_OFF
 from gepa_client.transport.event_loop import CancelToken
 
 logger = logging.getLogger(__name__)
@@ -29,8 +29,13 @@ CREDENTIALS = ("api_key", "api_base", "base_url")
 ELSEWHERE = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_AUTH_TOKEN")
 """Variables that do the same but that litellm's check of the environment leaves out; by prefix of the key."""
 
-KEYS = {"anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY", "openai": "OPENAI_API_KEY"}
-"""The variables of providers that `fault` knows without litellm, whose import takes seconds."""
+KEYS = {
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "openai": ("OPENAI_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL"),
+}
+"""Variables of which providers need one, the first of them a key: known without litellm, whose import takes seconds."""
+
 LONGEST_PAUSE_S = 60.0
 LONGEST_ERROR = 300
 """Characters of an error that `on_retry` gets."""
@@ -177,10 +182,8 @@ def fault(name: str, kwargs: Mapping[str, Any]) -> str | None:
     `kwargs`: the arguments of every call. Providers that can find credentials in other ways than a key (a cloud's own
     configuration, a local server) are left for the first call to judge.
     """
-    provider, _, model = name.partition("/")
-    has_key = any(kwargs.get(key) for key in CREDENTIALS) or os.environ.get(KEYS.get(provider, ""))
-    if provider in KEYS and model and has_key and "custom_llm_provider" not in kwargs:
-        return None
+    if (missing := missing_key(name, kwargs)) is not None:
+        return missing or None
     litellm = _litellm()
     try:
         litellm.get_llm_provider(
@@ -199,7 +202,21 @@ def fault(name: str, kwargs: Mapping[str, Any]) -> str | None:
     prefixes = tuple(key.removesuffix("API_KEY") for key in missing)
     if any(os.environ.get(variable) for variable in ELSEWHERE if variable.startswith(prefixes)):
         return None
-    return f"{name} needs a key: set {' or '.join(missing)}, or try without one: `evolverpc demo-model`"
+    return _needs_key(name, missing)
+
+
+def missing_key(name: str, kwargs: Mapping[str, Any]) -> str | None:
+    """Return the same without loading litellm: "" for a model that has a key, None if only litellm knows."""
+    provider, _, model = name.partition("/")
+    if provider not in KEYS or not model or "custom_llm_provider" in kwargs:
+        return None
+    if any(kwargs.get(key) for key in CREDENTIALS) or any(map(os.environ.get, KEYS[provider])):
+        return ""
+    return _needs_key(name, KEYS[provider][:1])
+
+
+def _needs_key(name: str, variables: Sequence[str]) -> str:
+    return f"{name} needs a key: set {' or '.join(variables)}, or try without one: `evolverpc demo-model`"
 
 
 def is_hopeless(error: Exception) -> bool:

@@ -21,7 +21,7 @@ from gepa_client.gepa.answer_check import AnswerCheck, AnswerForm, extracted, wa
 from gepa_client.gepa.hooks import Failures
 from gepa_client.gepa.reflection_prompt import TEXT, FittedRecords, Prompt, RecordBudget, filled
 from gepa_client.gepa.reflective_datasets import DatasetJob, Records, images_described
-from gepa_client.journal.completion_entries import CUT_OFF, HALF_CHARACTER, CompletionEntry
+from gepa_client.journal.answer_entries import CUT_OFF, HALF_CHARACTER, CompletionEntry
 from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal, execute_missing
 from gepa_client.journal.requests import RecordedRequest, digest_of, request_key

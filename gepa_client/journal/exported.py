@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from gepa_client.journal.completion_entries import CompletionJson
+from gepa_client.journal.answer_entries import CompletionJson, MutationEntry, TieDecision, TiePlan
 from gepa_client.journal.entries import (
     COMMITMENT,
     COMPLETION,
@@ -44,10 +44,8 @@ from gepa_client.journal.entries import (
     Row,
 )
 from gepa_client.journal.http_messages import WireRow
-from gepa_client.journal.mutation_entries import MutationEntry
 from gepa_client.journal.run_events import CallRefused, from_json
 from gepa_client.journal.steer_entries import SteerEntry
-from gepa_client.journal.tie_entries import TieDecision, TiePlan
 from protocol import DiscoverResult, ExampleResult, JsonValue, MakeReflectiveDatasetResult, Usage
 
 LARGEST_AMOUNT = 1e15

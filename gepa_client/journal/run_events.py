@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from gepa_client.journal.tie_entries import TiedCandidate
+from gepa_client.journal.answer_entries import TiedCandidate
 
 Status = Literal["completed", "cancelled", "paused", "failed", "refused"]
 """How a run ended. `completed`: by its settings. `cancelled`: a user cancelled it. `paused`: it can
@@ -615,13 +615,14 @@ class Finished(OfProcess):
 
     `model_usd`: what programs' calls of models cost, where a gateway counted them; then no other cost of theirs is.
 
-    `details`: what is known of a failure beyond its reason. `unpriced`: results without a price, by kind of
-    work. `resume_with`: flags without which a resumed run would end in the same way. `search_complete`: GEPA ended the
-    search between two iterations, so that every result is counted in `metric_calls`. `active_seconds`: how long
-    processes have driven the run, those before a `resume` included; None if that is not known. `reused`: results that
-    were not made again, as the program is deterministic; None if it is not known to be. `infrastructure`: the store,
-    the lease, the servers or the driver process was lost, so that the same run can continue without a change.
-    `in_replay`: a resumed run ended before the end of its record, so that these events show less than the record has.
+    `details`: what is known of a failure beyond its reason. `unpriced`: results without a price, by kind of work;
+    `unreported`: those of them whose program reported no usage, as it may have called no model. `resume_with`: flags
+    without which a resumed run would end in the same way. `search_complete`: GEPA ended the search between two
+    iterations, so that every result is counted in `metric_calls`. `active_seconds`: how long processes have driven the
+    run, those before a `resume` included; None if that is not known. `reused`: results that were not made again, as the
+    program is deterministic; None if it is not known to be. `infrastructure`: the store, the lease, the servers or the
+    driver process was lost, so that the same run can continue without a change. `in_replay`: a resumed run ended before
+    the end of its record, so that these events show less than the record has.
     """
 
     event: Literal["finished"] = "finished"
@@ -635,6 +636,7 @@ class Finished(OfProcess):
     mutation_usd: float | None = None
     model_usd: float | None = None
     unpriced: dict[str, int] = {}
+    unreported: dict[str, int] = {}
     files: list[str] = []
     resume_with: list[str] = []
     search_complete: bool = False

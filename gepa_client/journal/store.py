@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
+from evolverpc_common.display_text import listed
 from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, RequestExists, RunExists, StoreUnavailable
 from gepa_client.journal.database import Compared, Database, Record, Rows, Table, Where, inserted
 from gepa_client.journal.entries import (
@@ -22,7 +23,6 @@ from gepa_client.journal.entries import (
     StoredRun,
     now,
 )
-from gepa_client.journal.prepared_rows import PreparedRows
 from gepa_client.journal.stored_fields import (
     ATTEMPTS,
     CANDIDATES,
@@ -34,6 +34,7 @@ from gepa_client.journal.stored_fields import (
     RUNS,
     SUMMED,
     WRITERS,
+    PreparedRows,
     Seal,
     attempt_of,
     candidate_of,
@@ -348,17 +349,9 @@ class Store:
         driver = self._found(rows, run_id, "driver")["driver"]
         raise ClaimLost(f"run {run_id} is driven by {driver or 'no process'} now")
 
-    def _of_run(
-        self,
-        run_id: str,
-        table: Table,
-        where: Where,
-        order: Sequence[str] = (),
-        columns: Sequence[str] | None = None,
-    ) -> list[Record]:
+    def _of_run(self, run_id: str, table: Table, where: Where, order: Sequence[str] = ()) -> list[Record]:
         def work(rows: Rows) -> list[Record]:
-            place = {"run": self._key(rows, run_id), **where}
-            return list(rows.find(table, place, order, columns=columns))
+            return list(rows.find(table, {"run": self._key(rows, run_id), **where}, order))
 
         return self._database.read(work)
 
@@ -481,10 +474,5 @@ def find_run(store: Store, text: str) -> StoredRun:
     if len(found) == 1:
         return found[0]
     if found:
-        raise NoSuchRun(f"{text!r} may be any of {_listed(found)}; give more of the id")
-    raise NoSuchRun(f"the store {store.url} holds no run {text!r}; it has {_listed(runs)}")
-
-
-def _listed(runs: list[StoredRun]) -> str:
-    shown = ", ".join(run.id for run in runs[:SHOWN])
-    return f"{shown} and {len(runs) - SHOWN} more" if len(runs) > SHOWN else shown
+        raise NoSuchRun(f"{text!r} may be any of {listed([run.id for run in found], SHOWN)}; give more of the id")
+    raise NoSuchRun(f"the store {store.url} holds no run {text!r}; it has {listed([run.id for run in runs], SHOWN)}")

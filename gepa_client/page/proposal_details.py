@@ -8,7 +8,7 @@ import orjson
 
 from gepa_client.analysis.proposals import ROWS_SHOWN, ComparedRow, Excerpt, ProposalHistory, Recorded, excerpt
 from gepa_client.evolution.names import component_texts
-from gepa_client.journal.completion_entries import CompletionEntry
+from gepa_client.journal.answer_entries import CompletionEntry
 from gepa_client.journal.entries import COMPLETION, SEARCH, Attempt, StoredRun
 from gepa_client.journal.history import entries_at
 from gepa_client.journal.requests import digest_of, request_key

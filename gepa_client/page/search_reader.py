@@ -11,9 +11,9 @@ from gepa_client.analysis.copied_text import strings_in
 from gepa_client.analysis.proposals import Recorded, RecordedProposals, excerpt
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal import run_events
+from gepa_client.journal.answer_entries import MutationEntry
 from gepa_client.journal.entries import EVALUATE, EVENTS, MUTATION, PROCESSES, SEARCH, STOP, CandidateRecord, Entry
 from gepa_client.journal.history import RecordedRow, entries_at, event_of, row_names, selection_rows
-from gepa_client.journal.mutation_entries import MutationEntry
 from gepa_client.journal.requests import SHOWN, digest_of
 from gepa_client.journal.run_events import CandidateFound, Rejected
 from gepa_client.journal.store import Store

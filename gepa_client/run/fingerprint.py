@@ -12,22 +12,10 @@ from gepa_client.journal.history import end_of
 from gepa_client.journal.requests import digest_of
 from gepa_client.journal.store import Store, named_store
 from gepa_client.run.resolved_settings import evolve_of, is_deterministic
-from gepa_client.settings.run_config import RunConfig
+from gepa_client.settings.run_config import IDENTITY_SETTINGS, RunConfig
 from gepa_client.settings.secret_settings import NOT_RECORDED
 from protocol import Candidate, DiscoverResult, ProgramInfo
 from protocol.code import GIT_BRANCH, commit_of
-
-IDENTITY_SETTINGS = frozenset(
-    {
-        *("failure_score", "reflection_lm", "reflection_lm_kwargs", "reflection_prompt_template"),
-        *("reflection_prompt_tokens", "reflection_images", "evolve"),
-        *("reflection_minibatch_size", "skip_perfect_score", "perfect_score", "module_selector"),
-        *("candidate_selection_strategy", "frontier_type", "proposals", "selection_strategy"),
-        *("acceptance_criterion", "cache_evaluation", "use_merge", "seed"),
-        *("max_component_tokens", "tie_rows", "validation", "deterministic"),
-    }
-)
-"""Settings that belong to the fingerprint: with another value a replay would make other requests."""
 
 REACHED_BY = frozenset({"api_base", "base_url", "azure_endpoint", "proxy", "timeout", "request_timeout"})
 """Arguments of a reflection model that define how it is reached, not which model it is."""

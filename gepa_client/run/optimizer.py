@@ -149,6 +149,7 @@ class Optimization:
             "mutation_usd": spend[MUTATION].cost_usd or None,
             "model_usd": spend[MODEL_CALL].cost_usd or None,
             "unpriced": spend.unpriced,
+            "unreported": spend.unreported,
         }
         calls = ending.result.total_metric_calls or 0 if ending.result is not None else 0
         outcome = {"metric_calls": calls, "files": written, "in_replay": in_replay}

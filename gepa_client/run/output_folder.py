@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evolverpc_common.display_text import one_line
-from evolverpc_common.files import replace_file
-from evolverpc_common.untrusted_files import DEEPEST
+from evolverpc_common.files import DEEPEST, replace_file
 
 BEST_CANDIDATE = "best_candidate.json"
 RESULT = "result.json"

@@ -14,10 +14,10 @@ from gepa_client.analysis.gepa_result import ChosenResult
 from gepa_client.analysis.ties import MOST, best_of, decide, finalists
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.rows import RowLoader, rows_left
+from gepa_client.journal.answer_entries import TieDecision, TiePlan, part_of_left_rows, part_of_ties
 from gepa_client.journal.entries import TIES
 from gepa_client.journal.requests import digest_of, request_key
 from gepa_client.journal.run_events import Emit, Phase, TiesCompared, Warned
-from gepa_client.journal.tie_entries import TieDecision, TiePlan, part_of_left_rows, part_of_ties
 from gepa_client.run.splits import Splits
 from gepa_client.run.strategies import sampled_rows
 from gepa_client.settings.run_config import RunConfig

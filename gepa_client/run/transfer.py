@@ -13,6 +13,7 @@ from gepa_client.journal.entries import RESUMED_BY, StoredRun
 from gepa_client.journal.exported import Document, ExportedRun, mistakes
 from gepa_client.journal.history import all_rows
 from gepa_client.journal.http_messages import plain
+from gepa_client.journal.soundness import check_whole
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import TIME_FIELDS
 from gepa_client.settings.loading import from_record
@@ -57,8 +58,10 @@ Any other argument may redirect the request and its key (`api_base`, `azure_endp
 def export_run(store: Store, run_id: str) -> Iterator[str]:
     """Yield the text of one JSON document, row by row: everything about the run but its driver and waiting requests.
 
-    At most a page of rows is in memory. Raises `JournalError` for an answer that is not text.
+    At most a page of rows is in memory. Raises `JournalError` for an answer that is not text, and `StoreDamaged` before
+    the first piece if the record is not what was written.
     """
+    check_whole(store, run_id)
     run = store.run(run_id)
     counters = {name: value for name, value in run.counters.items() if name != "now"}  # of the driver at this moment
     run = replace(run, counters=counters)

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from evolverpc_common.display_text import counted
-from evolverpc_common.signal_handlers import signals_handled
+from evolverpc_common.processes import signals_handled
 from gepa_client.journal.run_events import Event, Finished, FleetChanged, Progress
 from gepa_client.run.control_messages import CapMessage, GatewayMessage
 from gepa_client.run.output_folder import unpack_artifacts

@@ -314,6 +314,18 @@ def _check_marks(template: str, marks: tuple[str, ...]) -> None:
         raise ValueError(f"`reflection_prompt_template`: a template lacks {' and '.join(missing)}")
 
 
+IDENTITY_SETTINGS = frozenset(
+    {
+        *("failure_score", "reflection_lm", "reflection_lm_kwargs", "reflection_prompt_template"),
+        *("reflection_prompt_tokens", "reflection_images", "evolve"),
+        *("reflection_minibatch_size", "skip_perfect_score", "perfect_score", "module_selector"),
+        *("candidate_selection_strategy", "frontier_type", "proposals", "selection_strategy"),
+        *("acceptance_criterion", "cache_evaluation", "use_merge", "seed"),
+        *("max_component_tokens", "tie_rows", "validation", "deterministic"),
+    }
+)
+"""Settings that belong to the fingerprint of a run: with another value a replay would make other requests."""
+
 CHECK_SETTINGS = (
     *SandboxSettings.model_fields,
     *("fleet", "token_file", "allow_insecure", "allow_mixed_programs", "score_with"),

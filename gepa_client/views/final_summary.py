@@ -191,8 +191,9 @@ def score_line(ended: RunSummary) -> str:
 def _cost(finished: Finished) -> str:
     """Return what is known to have been spent, with a comma; empty if nothing had a price."""
     parts = (finished.evaluation_usd, finished.reflection_usd, finished.mutation_usd, finished.model_usd)
-    known, unpriced = sum(part or 0.0 for part in parts), sum(finished.unpriced.values())
-    return f"{money(known, unpriced)}, " if known else ""
+    known = sum(part or 0.0 for part in parts)
+    unpriced, unreported = (sum(counts.values()) for counts in (finished.unpriced, finished.unreported))
+    return f"{money(known, unpriced, unreported)}, " if known else ""
 
 
 def _seconds(ended: RunSummary) -> str:

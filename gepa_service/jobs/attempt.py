@@ -14,11 +14,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from evolverpc_common.files import remove_tree, replace_file
+from evolverpc_common.files import open_plain, remove_tree, replace_file
 from evolverpc_common.installation import installed_version
 from evolverpc_common.network_addresses import free_port, is_loopback
 from evolverpc_common.redaction import Secrets
-from evolverpc_common.untrusted_files import open_plain
 from gepa_client.errors import summary
 from gepa_client.run.output_folder import LOG as RUN_LOG
 from gepa_service.engines.engine import EngineRefused

@@ -14,10 +14,9 @@ from typing import IO
 
 from anyio.from_thread import start_blocking_portal
 
-from evolverpc_common.files import replace_file
+from evolverpc_common.files import plain_files, replace_file
 from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.redaction import Secrets
-from evolverpc_common.untrusted_files import plain_files
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
 from gepa_client.journal.run_events import Event, FleetChanged
 from gepa_client.run.control_messages import ControlMessage, GatewayMessage

@@ -10,7 +10,7 @@ from typing import Any
 
 from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.check.estimate_text import brief_lines
+from gepa_client.check.check_report import brief_lines
 from gepa_client.check.preflight import preflight
 from gepa_client.check.server_check import check_server
 from gepa_client.errors import ClientError, ConnectionLost, NoSuchRun, RunExists, summary

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from evolverpc_common.files import open_plain
 from evolverpc_common.git import GitError
 from evolverpc_common.node_tools import MODULES
 from evolverpc_common.shielded import run_shielded
-from evolverpc_common.untrusted_files import open_plain
 from protocol import Candidate
 from protocol.code import branch_of
 from protocol.errors import MutationRejected, ProgramFailed, RpcError

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from evolverpc_common.files import open_plain, plain_files
 from evolverpc_common.settings.sources import SettingsError
-from evolverpc_common.untrusted_files import open_plain, plain_files
 from protocol.errors import ProgramFailed
 from rpc_server.jail.jail import Jail
 from rpc_server.program.launcher import find_interpreter, program_environment

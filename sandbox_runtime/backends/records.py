@@ -22,7 +22,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from evolverpc_common.files import remove_tree, replace_file
-from evolverpc_common.process_identity import ProcessIdentity
+from evolverpc_common.processes import ProcessIdentity
 from sandbox_runtime.api.sandbox import SandboxError, SandboxInfo
 
 SOCKET_PATH_BYTES = 103

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from gepa_client.conformance import CaseStep, load_checks
-from gepa_client.conformance.case_language import DEEP, FLAT, GENERATORS
+from gepa_client.conformance.cases import DEEP, FLAT, GENERATORS
 from protocol import CAPABILITIES, METHODS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -55,7 +55,7 @@ RUN = {
         "docs/quickstart.md: evolverpc optimize http://127.0.0.1:8000 --token-file token --trainset train.jsonl --valset val.jsonl \\",
         "docs/guides/gains.md: evolverpc optimize http://127.0.0.1:8000 --token-file token --trainset train.jsonl --testset test.jsonl --max-metric-calls 300",
         "docs/guides/long-runs.md: evolverpc runs",
-        "docs/guides/long-runs.md: evolverpc show last                              # the candidates as a tree, their changes, outcomes and costs",
+        "docs/guides/long-runs.md: evolverpc show last                              # the candidates as a tree, what the best and the last rejected one changed, outcomes and costs",
         'docs/guides/long-runs.md: evolverpc steer hint last "Answers name the product." --proposals 10    # shown to the reflection model, here for 10 proposals',
         "docs/guides/fleet.md: evolverpc optimize http://127.0.0.1:8000 http://127.0.0.1:8001 --trainset rows.jsonl --proposals 4x5 \\",
     ],

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from gepa_client.journal import Store, StoredRun, open_store
+from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.store import Store, open_store
 from tests.docs import pages
 from tests.gepa_client.journal.mongo_process import MongoProcess
 

@@ -262,7 +262,10 @@ def test_a_mistake_is_named_and_nothing_is_begun(case: str) -> None:
 
 
 FAILED: dict[str, tuple[dict[str, Any], str]] = {
-    "zeros": ({"program": counting(lambda *_: 0) | {"score": lambda *_: 0}}, "`check` set to warn starts"),
+    "zeros": (
+        {"program": counting(lambda *_: 0) | {"score": lambda *_: 0}},
+        "evolverpc.optimize(..., check='warn')` starts",
+    ),
     "errors": ({"program": counting(lambda *_: 1 // 0)}, "row 0: ZeroDivisionError"),
 }
 

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, ValidationError
 
 import protocol
-from protocol import base, discovery, evaluation, mutation
+from protocol import base, discovery, evaluation, lifecycle, mutation, reflection
 from protocol.methods import CONTRACT_FILE, RpcDiscoverParams
 
 EXAMPLES = Path(protocol.__file__).parent / "examples"
@@ -18,7 +18,7 @@ COMPONENTS: dict[str, Any] = json.loads(CONTRACT_FILE.read_text(encoding="utf-8"
 TYPES = COMPONENTS["schemas"]
 MODELS: dict[str, type[BaseModel]] = {
     kind.__name__: kind
-    for place in (protocol, base, mutation)
+    for place in (base, discovery, evaluation, lifecycle, mutation, reflection)
     for kind in vars(place).values()
     if isinstance(kind, type) and issubclass(kind, BaseModel)
 } | {"RpcDiscoverParams": RpcDiscoverParams}

@@ -265,7 +265,7 @@ def _preload(libraries: Sequence[str]) -> None:
     from gepa_client.cli import app
 
     for name in app.WITH_SETTINGS:
-        import_module(f"gepa_client.cli.commands.{name}")
+        import_module(f"gepa_client.cli.commands.{app.MODULES.get(name, name)}")
     built = {name: _with_parsers(get_command(app.build(name))) for name in (None, *app.COMMANDS)}
     build = app.build
     app.build = lambda name: built[name] if name in built else build(name)  # type: ignore[assignment,return-value]

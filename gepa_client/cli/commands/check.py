@@ -7,7 +7,7 @@ import typer
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight_model
-from gepa_client.cli.commands.sandbox_session import sandboxed, show_findings
+from gepa_client.cli.commands.beside_run import sandboxed, show_findings
 from gepa_client.foreground.program_check import run_check
 from gepa_client.settings.loading import load
 from gepa_client.settings.shell_arguments import GivenArguments
@@ -26,7 +26,7 @@ def check(
     verbose: bool,
     **given: Any,
 ) -> None:
-    """Check servers, or one in a sandbox if the settings name a repository; the help is in `cli.flags`."""
+    """Check servers, or one in a sandbox if the settings name a repository."""
     try:
         settings = load(config, {"url": url, **given}, must_end=False)
         preflight_model(settings)

@@ -19,13 +19,13 @@ from evolverpc_common.git import GitError
 from evolverpc_common.settings.settings_command import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile, read_object, read_text
-from gepa_client.cli.commands.sandbox_session import sandboxed, show_findings
+from gepa_client.cli.commands.beside_run import sandboxed, show_findings
 from gepa_client.errors import ClientError, RowsError, details, summary
 from gepa_client.evolution.checkout import LocalCheckout
 from gepa_client.evolution.manual_mutation import ManualMutation
 from gepa_client.evolution.names import BY_HAND, code_label, short_commit_name
 from gepa_client.gepa.rows import EXACT_VALUES, AnyRow
-from gepa_client.journal.mutation_entries import Rejection
+from gepa_client.journal.answer_entries import Rejection
 from gepa_client.run.output_folder import write_json
 from gepa_client.run.splits import ListServerRows, rows_of
 from gepa_client.settings.loading import load

@@ -6,9 +6,8 @@ from typing import Any
 import typer
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.check.preflight import preflight_model, preflight_output
-from gepa_client.cli.commands.page_process import page_shown
-from gepa_client.cli.commands.sandbox_session import sandboxed, show_findings
+from gepa_client.check.preflight import preflight_model, settings_faults
+from gepa_client.cli.commands.beside_run import page_shown, sandboxed, show_findings
 from gepa_client.errors import ClientError, summary
 from gepa_client.foreground.foreground_run import ForegroundRun
 from gepa_client.foreground.run_starts import checked_run
@@ -26,13 +25,14 @@ from gepa_client.views.live_display import EventStream
 def optimize(
     url: list[str] | None, config: Path | None, watch: bool, json_events: bool, events_fd: int | None, **given: Any
 ) -> None:
-    """Check the servers, start a run and drive it to its end; the help and the exit statuses are in `cli.flags`."""
+    """Check the servers, start a run and drive it to its end."""
     try:
         settings = load(config, {"url": url, **given})
         for server in settings.url:
             rpc_url(server, allow_insecure=settings.allow_insecure)
         if settings.repo is not None:  # what needs no server is looked at before any is started
-            preflight_output(settings)
+            if faults := settings_faults(settings):
+                raise SettingsError("\n".join(faults))
             preflight_model(settings)
     except (SettingsError, ClientError) as error:
         refuse(summary(error))

@@ -144,7 +144,9 @@ def _cost(counters: dict[str, Any]) -> str:
         return "-"
     if unpriced and unpriced != counters.get("unreported"):
         return f"${_figure(spent, '.2f')}+?" if spent else "?"
-    return f"${_figure(spent, '.2f')}" if spent or not unpriced else "none reported"
+    if not spent:
+        return "none reported" if unpriced else "-"
+    return f"${_figure(spent, '.2f')}"
 
 
 def _figure(value: Any, form: str) -> str:

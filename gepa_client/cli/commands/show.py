@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,14 +14,14 @@ from evolverpc_common.display_text import command, counted, duration, one_line, 
 from gepa_client.analysis.explanation import explain, explain_candidate
 from gepa_client.analysis.failed_examples import ROWS_LISTED, failed_examples
 from gepa_client.analysis.mutation_outcomes import code_history
-from gepa_client.analysis.proposals import ProposalHistory
+from gepa_client.analysis.proposals import ProposalHistory, RecordedProposals
 from gepa_client.analysis.steered import steered
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.runs import COLOURS
 from gepa_client.cli.commands.store_access import next_command, open_cli_run, run_as_json
 from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import RESUMED_BY, SEARCH, CandidateRecord, Spending, StoredRun
-from gepa_client.journal.history import discovery, end_of, row_counts, validation_rows
+from gepa_client.journal.history import discovery, end_of, recorded_events, row_counts, validation_rows
 from gepa_client.journal.run_events import FailedExamples
 from gepa_client.journal.store import Store, named_store
 from gepa_client.report import event_words as words
@@ -146,8 +146,24 @@ def _show_run(
         show_changes(console, candidates[0], candidates[view.best.index], full=full)
         if (explained := explain(store, run)) is not None and explained.overall is not None:
             show_moved_rows(console, explained.overall, full=full)
+    _show_last_rejected(console, store, run, candidates, full=full)
     if view.best is not None and code_label(view.best.texts) is not None:
         echo(console, f"\n[dim]its code, and all attempts:[/] {safe_line(command('branches', run.id, store=url))}")
+
+
+def _show_last_rejected(
+    console: Console, store: Store, run: StoredRun, candidates: Sequence[CandidateRecord], *, full: bool
+) -> None:
+    """Print what the last proposal changed that was evaluated and not kept, if there is one."""
+    proposals = RecordedProposals(recorded_events(store, run.id)).found.values()
+    rejected = [each for each in proposals if each.outcome in ("rejected", "raced_out") and each.texts]
+    if not rejected or rejected[-1].begun.parent >= len(candidates):
+        return
+    last = rejected[-1]
+    parent = candidates[last.begun.parent]
+    where = f"iteration {last.begun.iteration}, against candidate {parent.index}"
+    echo(console, f"\n[bold]the last rejected proposal[/] [dim]({where})[/]: {safe_line(last.why)}")
+    show_changes(console, parent, replace(parent, texts={**parent.texts, **last.texts}), full=full)
 
 
 def _show_spending(console: Console, spending: Sequence[Spending], *, running: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from evolverpc_common.signal_handlers import signals_handled
+from evolverpc_common.processes import signals_handled
 from gepa_client.errors import JournalError
 from gepa_client.views.console import refuse
 from gepa_service.api.request_log import configure_logs

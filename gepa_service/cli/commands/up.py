@@ -16,7 +16,7 @@ import typer
 
 from evolverpc_common.installation import installed_version
 from evolverpc_common.network_addresses import is_loopback
-from evolverpc_common.signal_handlers import signals_handled
+from evolverpc_common.processes import signals_handled
 from gepa_client.errors import JournalError
 from gepa_client.views.console import refuse
 from gepa_service.api.request_log import configure_logs

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from evolverpc_common.network_addresses import parse_address
-from evolverpc_common.process_identity import ProcessIdentity
+from evolverpc_common.processes import ProcessIdentity
 from sandbox_runtime.api.sandbox import RuntimeUnavailable, SandboxInfo
 from sandbox_runtime.api.spec import Allow, Egress, GatewaySession, Open
 from sandbox_runtime.backends.records import check_labels

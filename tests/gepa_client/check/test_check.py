@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from gepa_client.check.check_report import CheckedExample, examples_verdict
-from gepa_client.check.noise_report import NoiseReport
+from gepa_client.check.run_forecast import NoiseReport
 from gepa_client.settings.run_settings import RACE_ROWS
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, git_branch
 from protocol.errors import ProgramFailed
@@ -114,7 +114,7 @@ def test_rows_that_cannot_be_found_fail_their_step_before_any_is_tried(serve: Se
     program = learned()
     ended = cli("optimize", serve(program), "--testset", "missing.json", "--max-metric-calls", 20)
     assert ended.status == 2
-    assert re.search("failed rows: .*missing.json: no such file", ended.stdout)
+    assert "`testset`: missing.json: no such file" in ended.stderr
     assert not program.calls("evaluate")
 
 
@@ -184,7 +184,7 @@ def test_a_run_with_scores_of_0_alone_is_started_only_after_a_warning(serve: Ser
     url = serve(script)
     refused = cli("optimize", url, "--max-metric-calls", 20)
     assert refused.status == 1
-    assert "`check` set to warn starts one all the same, after all other checks" in " ".join(refused.stderr.split())
+    assert "--check warn` starts one all the same, after all other checks" in " ".join(refused.stderr.split())
     warned = cli("optimize", url, "--max-metric-calls", 20, "--check", "warn")
     assert warned.status == 0
     assert "check: every score is 0 and every output is the same" in " ".join(warned.stdout.split())

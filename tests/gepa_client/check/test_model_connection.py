@@ -10,8 +10,7 @@ from aiohttp import web
 
 from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.check.preflight import preflight_connection
-from gepa_client.check.reflection_model import connection_fault
+from gepa_client.check.preflight import connection_fault, preflight_connection
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.scripted_server import Host
 
@@ -75,7 +74,7 @@ def test_a_model_out_of_reach_stops_the_start_unless_the_check_is_left_out() -> 
         preflight_connection(settings)
     message = str(refused.value)
     assert f"the model openai/gpt-5 does not answer at {url}: Connection refused" in message
-    assert "set `api_base` in `reflection_lm_kwargs` (nothing was run; `check` set to off" in message
+    assert "set `api_base` in `reflection_lm_kwargs` (nothing was run; the setting `check` = off" in message
     preflight_connection(settings.model_copy(update={"check": "off"}))
 
 

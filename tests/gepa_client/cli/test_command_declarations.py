@@ -33,6 +33,15 @@ def test_an_option_of_gepa_that_is_replaced_is_refused_as_a_flag_with_the_reason
     assert "pickled" in ended.stderr
 
 
+def test_the_help_of_resume_names_no_flag_that_makes_another_run(cli: Cli) -> None:
+    for flag in ("--help", "--help-all"):
+        listed = cli("resume", flag).stdout
+        assert "--max-seconds" in listed
+        assert "--seed" not in listed
+        assert "--reflection-lm " not in listed
+    assert "--seed" in cli("fork", "--help").stdout
+
+
 def test_every_command_prints_its_help_for_h(cli: Cli) -> None:
     for name in ("", *COMMANDS):
         ended = cli(*([name] if name else []), "-h")

@@ -4,10 +4,14 @@ import json
 import resource
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from tests.gepa_client.conftest import Cli, Serve, environment
 from tests.gepa_client.word_program import Script
 
+UNREACHABLE = "http://127.0.0.1:9"
 HEAVY = ("litellm", "gepa", "aiohttp", "modal", "claude_agent_sdk", "openai", "anthropic")
 
 PROBE = """
@@ -58,6 +62,28 @@ def test_help_takes_less_than_four_tenths_of_a_second_of_cpu() -> None:
 
 def test_a_check_loads_neither_the_optimizer_nor_a_model(serve: Serve, words: Script) -> None:
     assert not loaded("check", serve(words)) & (set(HEAVY) - {"aiohttp"})
+
+
+def test_all_that_a_run_lacks_is_named_at_once_and_litellm_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.jsonl").write_text('{"text": "a"}\n')
+    words = ("optimize", UNREACHABLE, "--trainset", "traim.jsonl", "--reflection-lm", "openai/gpt-5", "--auto", "light")
+    ended = subprocess.run(
+        [sys.executable, "-c", PROBE, json.dumps(words)],
+        env={name: value for name, value in environment().items() if not name.startswith("OPENAI_")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "traim.jsonl: no such file in" in ended.stderr
+    assert "did you mean train.jsonl?" in ended.stderr
+    assert "openai/gpt-5 needs a key: set OPENAI_API_KEY" in ended.stderr
+    assert UNREACHABLE in ended.stderr
+    assert "litellm" not in json.loads(ended.stdout.splitlines()[-1])
+    assert not (tmp_path / "runs").exists()
 
 
 def test_version_is_the_packages_own(cli: Cli) -> None:

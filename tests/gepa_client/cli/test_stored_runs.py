@@ -1,18 +1,20 @@
 """The commands that list, show, cancel, fork and export the runs of a store, as a user types them."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from gepa_client.cli.commands.runs import run_table
-from gepa_client.journal.entries import SEARCH, Attempt, Claim, StoredRun
+from gepa_client.journal.entries import EVENTS, SEARCH, Attempt, Claim, StoredRun
+from gepa_client.journal.run_events import Event, ProposalBegun, ProposalEvaluated, ProposalMade, Rejected
 from gepa_client.journal.store import open_store
 from tests.gepa_client.cli.test_start_up import HEAVY, loaded
 from tests.gepa_client.conftest import Cli
 from tests.gepa_client.example_records import NASTY
-from tests.gepa_client.stored_run import RUN_ID, Made, put
+from tests.gepa_client.stored_run import RUN_ID, Made, entry_of, put
 
 STORE = Path("runs") / "evolverpc.db"
 
@@ -90,6 +92,13 @@ def test_ids_and_scores_are_whole_in_a_terminal_of_80_columns() -> None:
     assert all(each in row for each in ("20261129-142422-2645", "0.39 -> 0.67", "-/360"))
 
 
+def test_a_run_that_is_known_to_have_cost_nothing_shows_no_amount() -> None:
+    run = StoredRun(id="r", config={}, best={"score": 1.0}, counters={"metric_calls": 9, "spent_usd": 0.0})
+    console = Console(width=200, record=True)
+    console.print(run_table([run], {"r": 0.0}, 200))
+    assert "$" not in console.export_text()
+
+
 # --- show ------------------------------------------------------------------------------------------------------------
 
 
@@ -113,6 +122,29 @@ def test_show_prints_the_facts_the_tree_the_outcomes_and_the_changes(cli: Cli, s
     assert ["evaluate", "program_error", "1", "1", "0.1", "$0.0100"] in rows
     assert ["evaluate", "ok", "19", "19", "1.9", "$0.1900"] in rows
     assert ["completion", "ok", "4", "4", "0.4", "$0.0080"] in rows
+
+
+def test_show_prints_the_text_of_the_last_proposal_that_was_rejected(cli: Cli, store: Path) -> None:
+    put(store, Made())
+    made: list[Event] = [
+        ProposalBegun(iteration=9, proposal=90, parent=4, components=["rules"], rows=["1"], results=[1], score=1.0),
+        ProposalMade(iteration=9, proposal=90, texts={"rules": "purple"}),
+        ProposalEvaluated(iteration=9, proposal=90, results=[2], score=0.5, candidate="abc"),
+        Rejected(iteration=9, proposal=90, parents=[4], old_score=1.0, new_score=0.5, reason="not better"),
+    ]
+    with closing(open_store(str(store))) as opened:
+        first = opened.parts(RUN_ID)[EVENTS]
+        rows = [
+            entry_of(EVENTS, first + at, event.event, "", event.model_dump(mode="json", exclude={"event"}))
+            for at, event in enumerate(made)
+        ]
+        opened.write(RUN_ID, "", rows)
+    printed = cli("show", "last").stdout
+    assert (
+        "the last rejected proposal (iteration 9, against candidate 4): not better on its minibatch: 1 -> 0.5"
+        in printed
+    )
+    assert "+purple" in printed
 
 
 def test_missing_prices_and_attempts_without_an_end_are_reported_and_not_counted_as_zero(cli: Cli, store: Path) -> None:

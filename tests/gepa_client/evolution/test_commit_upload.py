@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from gepa_client import Interrupted, RemoteAdapter
+from gepa_client.journal.answer_entries import MutationEntry
 from gepa_client.journal.entries import EVALUATE
-from gepa_client.journal.mutation_entries import MutationEntry
 from protocol.code import GIT_BRANCH, commit_of, git_branch
 from protocol.errors import LimitExceeded, UnknownCandidate
 from tests.gepa_client.code_server import CODE, SEED, CodeServer

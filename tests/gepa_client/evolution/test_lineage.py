@@ -4,7 +4,7 @@ import pytest
 
 from gepa_client.evolution.code_reflection import change_request
 from gepa_client.evolution.mutations import Lineage
-from gepa_client.journal.mutation_entries import CommitGraph, MutationEntry
+from gepa_client.journal.answer_entries import CommitGraph, MutationEntry
 from protocol.code import GIT_BRANCH, git_branch
 
 SEED, FIRST, SECOND, OTHER, JOINED = (digit * 40 for digit in "01234")

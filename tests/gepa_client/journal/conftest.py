@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pymongo import MongoClient
 
-from gepa_client.journal import Store, open_store
 from gepa_client.journal.http_store import TOKEN_FILE_VARIABLE
+from gepa_client.journal.store import Store, open_store
 from gepa_service.api.routes.processes import own_job
 from gepa_service.auth.permissions import Principal
 from gepa_service.records import open_records

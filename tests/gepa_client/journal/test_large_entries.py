@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from gepa_client.journal import Store
 from gepa_client.journal.entries import SEARCH, Entry, Row
 from gepa_client.journal.history import all_rows, entries_at
+from gepa_client.journal.store import Store
 from tests.gepa_client.journal.sample_runs import OWNER, RUN, driven, ended, entry, sent
 
 GROUP = 256

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gepa_client.errors import ClaimLost, JournalError, RunBusy, StoreUnavailable
-from gepa_client.journal import Store
 from gepa_client.journal.entries import SteeringRequest, now
 from gepa_client.journal.lease import LeaseHeartbeat, take
+from gepa_client.journal.store import Store
 from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, driven
 
 LEASE_S = 0.4

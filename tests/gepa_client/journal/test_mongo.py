@@ -12,11 +12,11 @@ from pymongo import MongoClient
 from pymongo.collection import Collection
 
 from gepa_client.errors import JournalError, NumberTaken, StoreUnavailable, StoreVersionDiffers
-from gepa_client.journal import Store, open_store
 from gepa_client.journal.database import SCHEMA_VERSION
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.mongo import MongoDatabase, without_secrets
 from gepa_client.journal.soundness import damage
+from gepa_client.journal.store import Store, open_store
 from tests.gepa_client.journal.cutting_proxy import CuttingProxy
 from tests.gepa_client.journal.mongo_process import MongoProcess
 from tests.gepa_client.journal.sample_runs import KEPT, OWNER, RUN, driven, ended, entry, sent

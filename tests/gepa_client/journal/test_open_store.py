@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gepa_client.errors import JournalError, NoSuchRun
-from gepa_client.journal import Store, default_store, find_run, open_store
+from gepa_client.journal.store import Store, default_store, find_run, open_store
 from tests.gepa_client.journal.sample_runs import run
 
 

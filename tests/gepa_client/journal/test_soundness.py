@@ -9,9 +9,9 @@ import pytest
 from pymongo import MongoClient
 
 from gepa_client.errors import StoreDamaged
-from gepa_client.journal import Store
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.soundness import check_sound, damage
+from gepa_client.journal.store import Store
 from tests.gepa_client.journal.conftest import DATABASES
 from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, driven, entry
 

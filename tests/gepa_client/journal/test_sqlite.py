@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from gepa_client.errors import JournalError, StoreUnavailable, StoreVersionDiffers
-from gepa_client.journal import Store
 from gepa_client.journal.database import SCHEMA_VERSION
 from gepa_client.journal.entries import SEARCH, Row
 from gepa_client.journal.sqlite import SqliteDatabase
+from gepa_client.journal.store import Store
 from tests.gepa_client.journal.sample_runs import OWNER, RUN, driven, ended, entry, sent
 
 WAIT_S = 30.0

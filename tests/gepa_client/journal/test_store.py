@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from gepa_client.errors import ClaimLost, NoSuchRun, NumberTaken, RequestExists, RunExists
-from gepa_client.journal import Claim, Spending, Store
-from gepa_client.journal.entries import SEARCH, Row, SteeringRequest, now
+from gepa_client.journal.entries import SEARCH, Claim, Row, Spending, SteeringRequest, now
 from gepa_client.journal.history import all_rows
+from gepa_client.journal.store import Store
 from tests.gepa_client.journal.conftest import DATABASES, EVERY
 from tests.gepa_client.journal.sample_runs import DRIVER, KEPT, OWNER, REQUEST, RUN, driven, ended, entry, run, sent
 

@@ -2,6 +2,8 @@
 
 import copy
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +11,10 @@ from typing import Any
 import orjson
 import pytest
 
-from gepa_client.errors import JournalError, NoSuchRun
-from gepa_client.journal import Claim, Store, open_store
-from gepa_client.journal.entries import SEARCH, Row
+from gepa_client.errors import JournalError, NoSuchRun, StoreDamaged
+from gepa_client.journal.entries import EVENTS, SEARCH, Claim, Row
 from gepa_client.journal.history import all_rows
+from gepa_client.journal.store import Store, open_store
 from gepa_client.run.transfer import MACHINE_SETTINGS, export_run, import_run
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.journal.sample_runs import KEPT, OWNER, RUN, driven, ended, entry, sent
@@ -77,6 +79,23 @@ def test_a_run_is_the_same_in_another_store(store: Store, target: Store) -> None
     assert sorted(map(repr, all_rows(target, RUN.id))) == sorted(map(repr, all_rows(store, RUN.id)))
     assert target.spending(RUN.id) == store.spending(RUN.id)
     assert {**json.loads("".join(export_run(target, RUN.id))), "run": None} == {**document, "run": None}
+
+
+def test_a_record_that_was_altered_is_not_exported(store: Store, store_url: str) -> None:
+    found = {"index": 0, "parents": [], "iteration": 0, "score": 0.5, "texts": KEPT.texts}
+    found |= {"front": [0], "best": 0, "metric_calls": 2}
+    driven(store)
+    store.write(RUN.id, OWNER, [entry(0, orjson.dumps(found), part=EVENTS, kind="candidate"), entry(0), KEPT])
+    assert "".join(export_run(store, RUN.id))
+    store.write(RUN.id, OWNER, [replace(KEPT, texts={**KEPT.texts, "b.c": "by hand"})])
+    with pytest.raises(StoreDamaged, match="candidate 0 has other texts than its journal gives it"):
+        next(export_run(store, RUN.id))
+    store.write(RUN.id, OWNER, [KEPT])
+    if "://" not in store_url:
+        with closing(sqlite3.connect(store_url)) as connection, connection:
+            connection.execute("UPDATE entries SET answer = X'31' WHERE part = 'search'")
+        with pytest.raises(StoreDamaged, match="1 of its 2 entries are sound"):
+            next(export_run(store, RUN.id))
 
 
 def broken(document: dict[str, Any], *path: str | int, value: object) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from gepa.api import optimize
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.journal.entries import StoredRun
-from gepa_client.run.fingerprint import IDENTITY_SETTINGS, identity_settings
+from gepa_client.run.fingerprint import identity_settings
 from gepa_client.run.strategies import PASSED
 from gepa_client.settings import loading
 from gepa_client.settings.loading import from_record, load
-from gepa_client.settings.run_config import ENDINGS, REPLACED, SETTINGS, RunConfig
+from gepa_client.settings.run_config import ENDINGS, IDENTITY_SETTINGS, REPLACED, SETTINGS, RunConfig
 from gepa_client.settings.run_settings import BudgetSettings, OutputSettings, SandboxSettings, TrackingSettings
 from gepa_client.settings.shell_arguments import flag_arguments, flags_to_continue
 

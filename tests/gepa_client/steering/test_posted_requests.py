@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from gepa_client.errors import SteeringRefused
-from gepa_client.journal import Store, open_store
 from gepa_client.journal.entries import CONTROL, STEER
 from gepa_client.journal.lease import LeaseHeartbeat
 from gepa_client.journal.steer_entries import Pause
+from gepa_client.journal.store import Store, open_store
 from gepa_client.steering.user_requests import MOST_WAITING, post_request, stop
 from tests.gepa_client.page.browsing import Browser, served
 from tests.gepa_client.stored_run import RUN_ID, Made, put

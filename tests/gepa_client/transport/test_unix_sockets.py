@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
+from gepa_client.conformance.cases import HttpOverrides
 from gepa_client.conformance.raw_transport import RawRequest, RawTransport
 from gepa_client.errors import Refused
 from gepa_client.transport.address import rpc_url
@@ -28,7 +29,9 @@ async def test_a_server_on_a_socket_is_called_as_any_other(host, path):
         answer = await client.evaluate({"system": "s", "style": "t"}, [{"id": "a", "data": 1}], call_id="c")
     assert answer["results"][0]["score"] == 1.0
     async with RawTransport(url_of(path), server.token) as transport:
-        assert (await transport.send(RawRequest(b"5", verb="GET", path="/nowhere"), timeout_s=10)).status == 404
+        assert (
+            await transport.send(RawRequest(b"5", HttpOverrides(verb="GET", path="/nowhere")), timeout_s=10)
+        ).status == 404
 
 
 @pytest.mark.parametrize("given", ["http+unix://%2Frun%2fa%20b", "http+unix://%2frun%2Fa%20b/rpc/"])

@@ -17,7 +17,7 @@ from gepa_client.journal.run_events import (
 from gepa_client.journal.store import open_store
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.views.console import echo_next
-from gepa_client.views.final_summary import RunSummary, show
+from gepa_client.views.final_summary import RunSummary, score_line, show
 from gepa_client.views.live_display import SPARE, LiveDisplay, PlainDisplay, frame
 from tests.gepa_client.certificate.certified_run import Certified
 from tests.gepa_client.example_records import NASTY, candidate, example_record
@@ -68,6 +68,27 @@ def test_a_command_that_is_wider_than_the_terminal_can_be_pasted() -> None:
     out = io.StringIO()
     echo_next(Console(file=out, width=80, force_terminal=True, color_system=None), command)
     assert out.getvalue() == f"next: {command}\n"
+
+
+def test_the_last_line_counts_no_result_of_a_program_that_calls_no_model_as_one_without_a_price() -> None:
+    counts = {"evaluate": 24}
+    finished = Finished(
+        status="completed", metric_calls=24, reflection_usd=0.5, unpriced=counts | {"proposal": 1}, unreported=counts
+    )
+    ended = RunSummary(
+        settings=RunConfig.model_construct(),
+        run_id="r1",
+        store=None,
+        output=None,
+        view=example_record(),
+        finished=finished,
+        connected=True,
+        written=[],
+        seconds=1.0,
+        replayed=False,
+        by_hand=False,
+    )
+    assert "$0.5000 + 1 result without a price" in score_line(ended)
 
 
 def test_a_candidate_that_is_worse_on_the_test_rows_is_not_recommended(tmp_path: Path) -> None:

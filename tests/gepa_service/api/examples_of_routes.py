@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gepa_client.errors import RunExists
-from gepa_client.journal import open_store
+from gepa_client.journal.store import open_store
 from gepa_service.auth.keys import make_key
 from gepa_service.auth.recognize import make_member
 from gepa_service.model.program_version import Program, Promotion, Repository

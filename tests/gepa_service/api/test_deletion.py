@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from gepa_client.errors import NoSuchRun
-from gepa_client.journal import open_store
 from gepa_client.journal.entries import SEARCH
-from gepa_client.journal.store import Store
+from gepa_client.journal.store import Store, open_store
 from gepa_service import model
 from gepa_service.jobs import deletion
 from gepa_service.jobs.deletion import DeletedFiles

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gepa_client.journal import open_store
+from gepa_client.journal.store import open_store
 from gepa_service.cli.service_parts import opened_folder
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.model.tenant import TENANTS, Tenant

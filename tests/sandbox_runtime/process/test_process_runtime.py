@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evolverpc_common.process_identity import started_at
+from evolverpc_common.processes import started_at
 from sandbox_runtime import Command, EnvironmentMissing, ResourceLimits
 from sandbox_runtime.backends.plain_commands import run_build
 from sandbox_runtime.backends.process import NO_ISOLATION_WARNING

@@ -1,4 +1,4 @@
-"""How noisy the seed's scores are, which gains a run's rows can show, and what proposals take."""
+"""What a check foresees of a run: how noisy scores are, which gains its rows can show, and what it takes and costs."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -9,6 +9,7 @@ from evolverpc_common.display_text import counted
 from gepa_client.analysis import power
 from gepa_client.certificate.sealed_test import allowed_error
 from gepa_client.journal.history import selection_name
+from gepa_client.settings.run_settings import Evolve
 
 GAINS = (0.05, 0.1)
 """Gains of the mean score, as shares of the range of scores, for which the rows needed are reported."""
@@ -18,6 +19,9 @@ ERROR = allowed_error(1)
 
 PROPOSALS = 20
 """Proposals of the run whose calls are reported."""
+
+CENT = 0.01
+"""The least amount that is printed as a figure."""
 
 
 class NeededRows(BaseModel, frozen=True):
@@ -164,3 +168,70 @@ def points(gain: float) -> str:
 
 def _needs(needed: NeededRows) -> str:
     return "more rows than can be counted" if needed.rows is None else f"{needed.rows:,} rows"
+
+
+class RunEstimate(BaseModel, frozen=True):
+    """Seconds, an example's as measured here, the network included.
+
+    `at_once`: over all servers that answer. `run_s`: what `budget` metric calls would take, from every slot busy to one
+    minibatch at a time; None, as `budget` and `run_usd`, if another limit ends the run. `proposals_calls`: metric calls
+    of the seed's evaluation and of `proposals` proposals, if none is accepted and if all are; `proposals_usd`: what
+    these cost. `warm`: the calls that were measured are not the first ones, with which the program also starts.
+    `again_s`: what an example took when its row was evaluated again, if the first calls were measured.
+    """
+
+    example_s: float
+    slowest_s: float
+    warm: bool = False
+    again_s: float | None = None
+    at_once: int
+    budget: int | None
+    run_s: tuple[float, float] | None
+    example_usd: float | None = None
+    run_usd: float | None = None
+    proposals: int
+    proposals_calls: tuple[int, int]
+    proposals_usd: tuple[float, float] | None = None
+
+
+def span(seconds: float) -> str:
+    """Return `32 ms`, `3.2 s`, `5 min`, `2.5 h`."""
+    if seconds < 0.0995:
+        return f"{_two_digits(seconds * 1000)} ms"
+    if seconds < 120:
+        return f"{_two_digits(seconds)} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def about_usd(usd: float) -> str:
+    """Return `about $0.25`, `less than $0.01`."""
+    return f"about ${usd:.2f}" if usd >= CENT or usd == 0 else "less than $0.01"
+
+
+def run_estimate(timing: RunEstimate, evolve: Evolve) -> str:
+    """Return what an example takes, and what the budget takes and costs. `evolve`: what a run would change."""
+    text = f"{span(timing.example_s)} per call of an example{' that is evaluated again' if timing.warm else ''} "
+    text += f"(slowest {span(timing.slowest_s)}), "
+    text += f"up to {timing.at_once} at once over all servers and processes"
+    if timing.budget is None or timing.run_s is None:
+        return text + (f", {_each(timing.example_usd)}" if timing.example_usd is not None else "")
+    quick, slow = (span(seconds) for seconds in timing.run_s)
+    uncounted = "reflection" if evolve == "prompts" else "reflection and changes of code"
+    would_take = quick if quick == slow else f"{quick} to {slow}"
+    if not timing.warm:
+        would_take += " at the pace of these first calls, which include the program's start"
+    if timing.again_s is not None:
+        would_take += f" (evaluated again, {span(timing.again_s)} per call: they may be cached)"
+    text += f"; {timing.budget:,} metric calls would take {would_take}, {uncounted} not counted"
+    if timing.run_usd is not None and timing.example_usd is not None:
+        text += f", and cost {about_usd(timing.run_usd)} ({_each(timing.example_usd)})"
+    return text
+
+
+def _each(usd: float) -> str:
+    return f"${usd:.4f} each" if usd >= 0.0001 or usd == 0 else "less than $0.0001 each"
+
+
+def _two_digits(number: float) -> str:
+    """Return `0.25`, `3.2`, `32`, `110`: never an exponent."""
+    return f"{number:.{2 if number < 0.995 else 1 if number < 9.95 else 0}f}"

@@ -1,4 +1,4 @@
-"""Recorded mutations of code: what was requested and its outcome, and the graph of the commits that were made."""
+"""Answers of entries that have a form of their own: of reflection models, comparisons of ties, and changes of code."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,8 +6,97 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from protocol import ApplyMutationResult, Candidate, Usage
+from protocol import ApplyMutationResult, Candidate, JsonValue, Usage
 from protocol.code import ADDED_COMPONENTS, added_to, commit_of
+
+CUT_OFF: Literal["length"] = "length"
+"""The `finish_reason` of an answer that ended at the limit of tokens, as litellm reports it for every provider."""
+
+HALF_CHARACTER: Literal["half_character"] = "half_character"
+"""In its place, of an answer that holds half of a surrogate pair."""
+
+
+class CompletionEntry(BaseModel):
+    """An answer. `finish_reason`: what makes it no text to use; `text` has the escape of half a character."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    text: str
+    finish_reason: Literal["length", "half_character"] | None = None
+
+    @classmethod
+    def of(cls, answer: str, *, cut_off: bool) -> Self:
+        """Return the entry of a model's answer; `cut_off`: it ended at the limit of tokens."""
+        text = answer.encode("utf-8", "backslashreplace").decode()
+        return cls(text=text, finish_reason=CUT_OFF if cut_off else None if text == answer else HALF_CHARACTER)
+
+    def to_json(self) -> JsonValue:
+        """Return what the journal holds: the text alone if nothing is wrong with it."""
+        return self.text if self.finish_reason is None else self.model_dump()
+
+    @classmethod
+    def from_json(cls, recorded: JsonValue) -> Self:
+        """Return what `to_json` was called on."""
+        return cls.model_validate(recorded) if isinstance(recorded, dict) else cls(text=str(recorded))
+
+
+CompletionJson = str | CompletionEntry
+
+
+class TiePlan(BaseModel):
+    """Which candidates of the pool are compared, by index, on which fresh rows, by GEPA's ids.
+
+    `searched`: requests of the search by then, none of which had these rows.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    candidates: list[int]
+    rows: list[int]
+    searched: int
+
+
+class TiedCandidate(BaseModel):
+    """A candidate's means: over the validation rows of the search, over the fresh rows, and over all of these rows."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    index: int
+    validation: float
+    fresh: float
+    mean: float
+
+
+class TieDecision(BaseModel):
+    """The candidate with the highest mean over `validation_rows` and `rows` fresh ones; of equal ones the first.
+
+    `validation_rows`: those of the search. `validation_left`: validation rows among the fresh ones.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    best: int
+    validation_rows: int
+    rows: int
+    candidates: list[TiedCandidate]
+    validation_left: int = 0
+
+
+def part_of_ties(pool: int, index: int | None = None, *, dropped: int = 0) -> str:
+    """Return the part of the journal that holds the plan and the decision for a pool of so many candidates.
+
+    `index`: the part that holds this candidate's results. `dropped`: how many candidates of the pool users had dropped.
+    """
+    part = f"ties-{pool}-without-{dropped}" if dropped else f"ties-{pool}"
+    return part if index is None else f"{part}-{index}"
+
+
+def part_of_left_rows(index: int) -> str:
+    """Return the part of the journal that holds a candidate's results on validation rows that the search left out.
+
+    It is the same for any size of the pool: a resume that compares the candidate again has these results.
+    """
+    return f"ties-left-{index}"
 
 
 class Rejection(BaseModel):

@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from evolverpc_common.process_identity import ProcessIdentity, started_at
+from evolverpc_common.processes import ProcessIdentity, started_at
 
 ME = ProcessIdentity.this_process()
 

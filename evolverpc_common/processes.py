@@ -1,8 +1,12 @@
-"""Identify a process so that a later one can be certain that it has ended."""
+"""Processes: identify one so that a later one can be certain that it has ended; handle signals during a block."""
 
 import os
+import signal
 import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -52,3 +56,16 @@ def started_at(pid: int) -> int | None:
 def _where() -> dict[str, str]:
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return {"boot_id": boot_id, "pid_namespace": str(Path("/proc/self/ns/pid").readlink())}
+
+
+@contextmanager
+def signals_handled(
+    handler: Callable[[int, Any], object] | signal.Handlers, *numbers: signal.Signals
+) -> Iterator[None]:
+    """Handle these signals so while the block runs, and as before it afterwards. Used in the main thread."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
