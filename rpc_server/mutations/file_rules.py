@@ -241,7 +241,7 @@ class Rules:
         return self.fault_of_path(path)
 
     def fault_of_path(self, path: str) -> str | None:
-        """Return why a file at this path may not change, whatever the change is; None if it may."""
+        """Return why a file at this path may not change, regardless of the change; None if it may."""
         if self.linked.matching(path) is not None:
             return "every worktree has a link to files outside of the repository there (`links`)"
         if protecting := self.protected.matching(path):
