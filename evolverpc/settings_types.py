@@ -15,7 +15,6 @@ class OptimizeSettings(TypedDict, total=False):
     max_metric_calls: int | None
     auto: Literal["light", "medium", "heavy"] | None
     max_cost_usd: float | None
-    model_prices: dict[str, Sequence[float]] | None
     max_seconds: float | None
     patience: int | None
     target_score: float | None
@@ -46,6 +45,7 @@ class OptimizeSettings(TypedDict, total=False):
     score_with: Sequence[str] | str
     allow_mixed_programs: bool
     evolve: Literal["code", "prompts", "both"] | None
+    model_prices: dict[str, Sequence[float]] | None
     tracking: Sequence[Literal["wandb", "mlflow"]]
     name: str | None
     output: Path | str | None

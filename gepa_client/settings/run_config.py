@@ -70,7 +70,7 @@ NO_PROPOSER = (
     "program, which returns new texts by component (`proposeNewTexts` in TypeScript; capability `proposals`)"
 )
 
-SANDBOX_ONLY = tuple(name for name in SandboxSettings.model_fields if name != "repo")
+SANDBOX_ONLY = tuple(name for name in SandboxSettings.model_fields if name not in ("repo", "model_prices"))
 """Settings that need a `repo`."""
 
 DEPENDS: dict[str, tuple[str, ...]] = {

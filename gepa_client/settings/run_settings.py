@@ -218,12 +218,6 @@ class BudgetSettings(SettingsGroup, title="Budget"):
         everyday=True,
         limit=Limit("spent_usd"),
     )
-    model_prices: dict[str, tuple[Usd, Usd]] | None = setting(
-        None,
-        "US dollars per million tokens of models that litellm does not price, or otherwise, in reflection and in "
-        'programs: {"MODEL": [IN, OUT]}.',
-        parse=json_object,
-    )
     max_seconds: Annotated[float, Field(gt=0, le=LONGEST_S)] | None = setting(
         None, "Stop after X seconds of work; pauses do not count.", limit=Limit("active_seconds")
     )
@@ -452,6 +446,12 @@ class SandboxSettings(SettingsGroup, title="Sandboxes"):
     )
     models: Texts = setting(
         (), "Model that the program may call, a pattern with * and ?; repeatable.", metavar="NAME", shown="all"
+    )
+    model_prices: dict[str, tuple[Usd, Usd]] | None = setting(
+        None,
+        "US dollars per million tokens of models that litellm does not price, or otherwise, in reflection and in "
+        'programs: {"MODEL": [IN, OUT]}.',
+        parse=json_object,
     )
     model_calls_per_minute: PositiveInt | None = setting(
         None, "Calls to models per minute, of all sandboxes together.", shown="no limit"

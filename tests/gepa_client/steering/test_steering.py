@@ -62,7 +62,7 @@ def test_a_candidate_that_is_dropped_leaves_the_fronts_and_is_no_parent_of_texts
     steering.queue.add("drop", candidate=1)
     steering.queue.add("propose", texts={"rules": "e"})
     steering.advance(state)
-    assert [proposal.parent for proposal in steering.steering.proposals] == [1, 2], (
+    assert [proposal.parent for proposal in steering.active_requests.proposals] == [1, 2], (
         "the best one, of those that are left"
     )
     assert state.program_at_pareto_front_valset == {0: {2}}
@@ -72,21 +72,21 @@ def test_pins_and_hints_end_when_a_user_ends_them(steering: Any, state: Any) -> 
     steering.queue.add("pin", candidate=2)
     steering.queue.add("hint", text="warm")
     steering.advance(state)
-    assert (steering.steering.pinned, steering.active_requests.hints()) == (2, ("warm",))
+    assert (steering.active_requests.pinned, steering.active_requests.hints()) == (2, ("warm",))
     steering.queue.add("unpin")
     steering.queue.add("clear_hints")
     steering.advance(state)
-    assert (steering.steering.pinned, steering.active_requests.hints()) == (None, ())
+    assert (steering.active_requests.pinned, steering.active_requests.hints()) == (None, ())
 
 
 def test_texts_by_hand_that_cannot_be_evaluated_are_given_up(steering: Any, state: Any) -> None:
     steering.queue.add("propose", texts={"rules": "d"})
     steering.advance(state)
     for _ in range(MOST_TRIES):
-        assert len(steering.steering.proposals) == 1
-        steering.steering.begin(steering.active_requests.proposals[0])
+        assert len(steering.active_requests.proposals) == 1
+        steering.active_requests.begin(steering.active_requests.proposals[0])
         steering.advance(state)
-    assert not steering.steering.proposals
+    assert not steering.active_requests.proposals
 
 
 def test_a_request_whose_outcome_was_not_written_is_not_taken_twice(steering: Any, state: Any) -> None:
@@ -96,4 +96,4 @@ def test_a_request_whose_outcome_was_not_written_is_not_taken_twice(steering: An
     steering.queue.requests = [again]
     steering.advance(state)
     assert steering.queue.outcomes == [(request, 0)] * 2
-    assert steering.steering.hints() == ("warm",)
+    assert steering.active_requests.hints() == ("warm",)

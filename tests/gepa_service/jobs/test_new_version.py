@@ -68,4 +68,4 @@ def test_the_scores_of_a_version_a_job_and_a_listed_run_are_of_the_same_rows_as_
         version, progress, [listed] = program_of(store, records, job, None), progress_of(store, kept), runs(store).runs
     assert (version.seed_score, version.score) == (0.52, 0.61)
     assert (progress.seed_score, progress.best_score) == (0.52, 0.61)
-    assert (listed.seed_score, listed.best_score) == (0.52, 0.61)
+    assert (listed.figures["seed"], listed.figures["best"]) == ("0.52", "0.61")

@@ -33,16 +33,6 @@ export interface OptimizeSettings {
    */
   maxCostUsd?: number;
   /**
-   * US dollars per million tokens of models that litellm does not price, or otherwise, in reflection and in programs: {"MODEL": [IN, OUT]}.
-   */
-  modelPrices?: {
-    /**
-     * @minItems 2
-     * @maxItems 2
-     */
-    [k: string]: [number, number];
-  };
-  /**
    * Stop after X seconds of work; pauses do not count.
    */
   maxSeconds?: number;
@@ -180,6 +170,16 @@ export interface OptimizeSettings {
    */
   evolve?: "code" | "prompts" | "both";
   /**
+   * US dollars per million tokens of models that litellm does not price, or otherwise, in reflection and in programs: {"MODEL": [IN, OUT]}.
+   */
+  modelPrices?: {
+    /**
+     * @minItems 2
+     * @maxItems 2
+     */
+    [k: string]: [number, number];
+  };
+  /**
    * Experiment tracker to log to, which must be installed and reads its own variables; repeatable.
    */
   tracking?: ("wandb" | "mlflow")[];
@@ -214,7 +214,6 @@ export const SETTINGS: readonly string[] = [
   "maxMetricCalls",
   "auto",
   "maxCostUsd",
-  "modelPrices",
   "maxSeconds",
   "patience",
   "targetScore",
@@ -247,6 +246,7 @@ export const SETTINGS: readonly string[] = [
   "concurrency",
   "exampleTimeoutS",
   "evolve",
+  "modelPrices",
   "tracking",
   "name",
   "output",
