@@ -213,7 +213,10 @@ def _certified(ended: RunSummary) -> list[tuple[str, str]]:
         return [("no certificate", reason)] if reason and (view.sealed or ended.settings.require) else []
     missing = shortfall(ended.settings.require, found.verdict, found.leaks)
     leaks = fields.leak_summary(found.leaks) if found.leaks.rows else None
-    verdict = f"{found.verdict} on {counted(found.test.rows, 'sealed test row')}"
+    rows, test = counted(found.test.rows, "sealed test row"), found.test
+    verdict = f"{found.verdict} on {rows}"
+    if found.verdict == "no difference" and test.best != test.seed:
+        verdict = f"no difference that {rows} can show: {test.seed:.2f} -> {test.best:.2f}"
     verdict += caveats(found.by_hand, found.leaks, found.test)
     return [("gain", "; ".join(filter(None, (verdict, missing and f"not met: {missing}", leaks))))]
 

@@ -155,6 +155,10 @@ def _show_counts(console: Console, report: ConformanceReport, *, chosen: bool) -
         echo(console, f"{report.count(Verdict.WARNED)} warned")
     echo(console, report.counts)
     if report.parts.get(CORE) is Verdict.NOT_VERIFIED and not report.lost:
-        echo(console, "to verify core, serve the conformance program: docs/protocol.md#the-conformance-program")
+        echo(
+            console,
+            "what your program cannot show needs the conformance program on the same kind of server: "
+            "`evolverpc serve --conformance`, or docs/protocol.md#the-conformance-program for a server of your own",
+        )
     style = "green" if report.conforms else "bold yellow" if not report.count(Verdict.FAILED) else "bold red"
     echo(console, f"[{style}]{'of the checks chosen: ' if chosen else ''}{safe_line(report.last_line, 2000)}[/]")

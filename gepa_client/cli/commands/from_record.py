@@ -21,7 +21,7 @@ from gepa_client.journal.store import Store, default_store
 from gepa_client.run import output_folder as files
 from gepa_client.run.output_folder import new_run_id
 from gepa_client.settings.loading import from_record, replaced
-from gepa_client.settings.run_config import ROW_SETTINGS, RunConfig
+from gepa_client.settings.run_config import ENDINGS, ROW_SETTINGS, RunConfig
 from gepa_client.settings.run_settings import FleetSettings, SandboxSettings
 from gepa_client.settings.secret_settings import left_out
 from gepa_client.settings.shell_arguments import NO_LIMIT, GivenArguments, flags_to_continue
@@ -91,7 +91,9 @@ def _is_over(run: StoredRun, settings: RunConfig) -> bool:
     if run.status != "completed":
         return False
     defaults = RunConfig.model_construct().model_dump(mode="json")
-    apart = {*FleetSettings.model_fields, *SandboxSettings.model_fields, "store", "output", "lease_s", "check"}
+    # A larger limit does not continue a run that ended by a perfect score.
+    limits = ENDINGS if (run.reason or "").startswith("perfect_score") and not settings.past_perfect else ()
+    apart = {*limits, *FleetSettings.model_fields, *SandboxSettings.model_fields, "store", "output", "lease_s", "check"}
     return all(
         value == run.config.get(name, defaults[name])
         for name, value in settings.recorded().items()

@@ -116,7 +116,7 @@ def test_a_perfect_run_ends_and_continues_past_perfect(serve: Serve, cli: Cli, t
     assert before.counters["metric_calls"] < 150
     assert before.reason is not None and before.reason.startswith("perfect_score of 1 is reached: candidate ")
     assert f"completed: {before.reason}" in ended.stdout
-    complete, following = cli("resume", "last").stdout.splitlines()
+    complete, following = cli("resume", "last", "--max-metric-calls", 600).stdout.splitlines()
     assert complete.endswith(f"this run is completed ({before.reason}); to continue it all the same:")
     more = cli(*following.split()[2:])
     assert more.status == 0, more.stderr
