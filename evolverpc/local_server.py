@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from evolverpc_common.exact_values import MAX_SAFE_INTEGER
-from evolverpc_common.rows import RowFileError, read_rows
+from evolverpc_common.row_files import RowFileError, read_rows
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.transport.event_loop import EventLoopThread
 from protocol.errors import ProgramFailed

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from gepa_client.errors import ClientError, ConnectionLost, Interrupted, NoVerdict, Refused, summary
 from gepa_client.fleet.endpoint import Bundle, Cooldown, Endpoint, FleetEvent, FleetEventKind, requested_pause_s
 from gepa_client.fleet.endpoints_file import file_changes, read_endpoints_file
-from gepa_client.fleet.example_retries import HostEvidence
+from gepa_client.fleet.example_retries import BACKOFF_S, HostEvidence
 from gepa_client.fleet.handshake import (
     SplitChoice,
     changed_since_start,
@@ -89,7 +89,7 @@ class Fleet:
         self,
         *,
         max_attempts: int = 5,
-        first_backoff_s: float = 0.5,
+        first_backoff_s: float = BACKOFF_S,
         max_outage_s: float = 600.0,
         splits: SplitChoice | None = None,
         allow_mixed_programs: bool = False,

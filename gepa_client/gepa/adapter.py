@@ -15,6 +15,7 @@ from evolverpc_common.model_prices import PriceTable
 from gepa_client.errors import BadResponse, ClientError, ConnectionLost, Interrupted, InterruptStatus, Refused, summary
 from gepa_client.fleet import Address, Fleet, FleetEvent, read_endpoints_file
 from gepa_client.fleet.endpoints_file import line_address
+from gepa_client.fleet.example_retries import BACKOFF_S
 from gepa_client.fleet.slots import InFlightLimit
 from gepa_client.gepa.batch_evaluator import BatchEvaluator, EvaluationItem, ExampleDone
 from gepa_client.gepa.evaluation_results import Batch, BatchBuilder, Results
@@ -94,7 +95,7 @@ class RemoteAdapter:
         token_file: Path | str | None = None,
         failure_score: float = 0.0,
         max_attempts: int = 5,
-        first_backoff_s: float = 0.5,
+        first_backoff_s: float = BACKOFF_S,
         max_outage_s: float = 600.0,
         concurrency: int | None = None,
         example_timeout_s: float | None = None,

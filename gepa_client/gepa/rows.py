@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from evolverpc_common.exact_values import KINDS, InexactValueError, packed, place_of_marker
-from evolverpc_common.rows import RowFileError, is_untyped, line_of_row, read_rows
+from evolverpc_common.row_files import RowFileError, is_untyped, line_of_row, read_rows
 from gepa_client.errors import BadResponse, RowsError
 from gepa_client.journal.requests import digest_of
 from gepa_client.settings.run_settings import RACE_ROWS

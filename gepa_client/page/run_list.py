@@ -48,7 +48,7 @@ def _listed(store: Store, run: StoredRun) -> RunListed:
         if not best or kept.score > best[-1][1]:
             best.append([kept.metric_calls, kept.score])
     calls = counters.get("metric_calls")
-    if best and calls is not None and calls > best[-1][0]:
+    if best and isinstance(calls, int) and calls > best[-1][0]:
         best.append([calls, best[-1][1]])
     return RunListed(
         run_id=run.id,
@@ -73,6 +73,6 @@ def _listed(store: Store, run: StoredRun) -> RunListed:
 
 
 def _figure(value: Any) -> str:
-    if value is None:
-        return "none"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else "none"

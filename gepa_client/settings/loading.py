@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evolverpc_common.rows import RowFileError, parse_rows
+from evolverpc_common.row_files import RowFileError, parse_rows
 from evolverpc_common.settings.sources import (
     SettingsError,
     SettingsSource,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from evolverpc_common.open_connections import raise_descriptor_limit
-from evolverpc_common.rows import RowFileError, read_rows
+from evolverpc_common.row_files import RowFileError, read_rows
 from evolverpc_common.settings.sources import SettingsError
 from evolverpc_common.shielded import run_shielded
 from protocol.errors import ProgramFailed

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evolverpc_common.exact_values import KINDS, MARK, place_of_marker
-from evolverpc_common.rows import RowFileError, is_untyped
+from evolverpc_common.row_files import RowFileError, is_untyped
 from protocol import DatasetInfo, Example, JsonValue, ListedExample, ListExamplesResult
 from protocol.errors import ProgramFailed, UnknownExample
 from rpc_server import wire

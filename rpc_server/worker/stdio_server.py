@@ -14,9 +14,9 @@ from typing import Any, BinaryIO, Coroutine, Iterator, Protocol
 
 from . import json_values
 from .errors import Cancelled, ContractError, ProgramProblem, describe
+from .infrastructure_failures import classify
 from .json_values import MARK, unpack_params
 from .program_loading import Config
-from .transient import classify
 
 current_request: contextvars.ContextVar[int | None] = contextvars.ContextVar("request", default=None)
 """The id of the request in which code runs; None in a thread that the program started without its context."""

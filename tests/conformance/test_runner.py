@@ -102,7 +102,7 @@ async def test_a_server_with_a_program_of_its_own_is_not_verified(command: Comma
     async with Reference(program_name="tickets") as server:
         status, stdout, _ = await command(server.url, "--only", "core.")
     assert status == 3
-    assert "serve the conformance program: docs/protocol.md#the-conformance-program" in stdout
+    assert "`evolverpc serve --conformance`, or docs/protocol.md#the-conformance-program" in stdout
     assert stdout.splitlines()[-1].startswith("of the checks chosen: core NOT verified")
 
 

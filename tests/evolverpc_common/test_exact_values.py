@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evolverpc_common import exact_values
 from evolverpc_common.exact_values import InexactValueError, loads, packed, place_of_marker, readable
-from evolverpc_common.rows import RowFileError, read_rows
+from evolverpc_common.row_files import RowFileError, read_rows
 from rpc_server.worker import json_values as of_worker
 from tests.support.rounds import ALL
 

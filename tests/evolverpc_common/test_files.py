@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evolverpc_common.files import NotPlainFile, open_plain, plain_files, remove_tree, replace_file
-from evolverpc_common.rows import RowFileError, read_rows
+from evolverpc_common.row_files import RowFileError, read_rows
 from protocol.base import is_nested_deeper
 
 DEPTH = 1500

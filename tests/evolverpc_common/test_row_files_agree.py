@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evolverpc_common.rows import RowFileError, read_rows
+from evolverpc_common.row_files import RowFileError, read_rows
 
 PACKAGE = Path(__file__).parents[2] / "clients" / "typescript" / "dist" / "index.js"
 READ = """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evolverpc_common.rows import read_rows
+from evolverpc_common.row_files import read_rows
 from protocol import Example
 from protocol.errors import UnknownExample
 from rpc_server.methods.dataset_rows import Datasets
