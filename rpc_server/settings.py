@@ -65,7 +65,8 @@ class CodeChangeSettings(SettingsGroup, title="Code"):
     )
     deny: tuple[str, ...] = setting((), "Glob of paths that mutations may not change; repeatable.", metavar="GLOB")
     allow_tests: bool = setting(
-        False, "Let mutations change tests, and what configures or runs check_command; without that, they may."
+        False,
+        "Let mutations change tests, and what configures or runs check_command. Without check_command they always may.",
     )
     push: str | None = setting(None, "Git remote that finished branches are pushed to.", metavar="REMOTE")
     agent_command: tuple[str, ...] | None = setting(

@@ -145,7 +145,7 @@ def setting(default: Any, description: str, **options: Any) -> Any:
 def constant(default: Any, description: str, **further: Any) -> Any:
     """Return the field of a value that belongs beside settings, but that no flag, variable or file gives.
 
-    `default`: a value, or a function that makes it. `further`: of the field.
+    `default`: a value, or a function that makes it. `further`: more arguments of pydantic's `Field`.
     """
     made: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
     return Field(description=description, **made, **further)

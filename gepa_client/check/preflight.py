@@ -1,7 +1,7 @@
-"""Find errors that would certainly end a run, before anything is tried or written.
+"""Find errors that would certainly end a run, before it starts.
 
-Whether the reflection model can be called: its provider is asked, which costs nothing, or one call is made. So a wrong
-key, address or name is found before a run spends its budget.
+Whether the reflection model can be called is seen too: its provider is asked, which costs nothing, or one call is made.
+So a wrong key, address or name is found before a run spends its budget.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -78,8 +77,8 @@ def preflight(settings: RunConfig, allowed: Sequence[Network] | None = None) -> 
     `allowed`: as of `connection_fault`.
 
     Raises:
-        SettingsError: `settings_faults` has some, and then also names a server that is away; the reflection model
-            cannot answer, or no proposer.
+        SettingsError: there are `settings_faults`, named together with a server that is away; the reflection model
+            cannot answer; or nothing can propose texts.
         ClientError, RpcError: no server can be used; the error of the first one.
     """
     from gepa_client.run.resolved_settings import endpoints
@@ -114,7 +113,7 @@ def settings_faults(settings: RunConfig) -> list[str]:
             faults.append(f"no folder for the results: {error}")
     for name in ROW_SETTINGS:
         rows = getattr(settings, name)
-        if isinstance(rows, str) and is_file(rows) and not Path(rows).exists():
+        if isinstance(rows, str) and is_file(rows) and not os.path.exists(rows):  # noqa: PTH110  never raises
             faults.append(f"`{name}`: {no_such_file(rows)}")
     if settings.reflection_lm is not None:
         from gepa_client.gepa.litellm_model import missing_key
@@ -141,9 +140,7 @@ def preflight_connection(settings: RunConfig, allowed: Sequence[Network] | None 
     from gepa_client.gepa.litellm_model import ADDRESS
 
     if found := connection_fault(settings.reflection_lm, settings.reflection_lm_kwargs or {}, allowed):
-        raise SettingsError(
-            f"{found}; {ADDRESS} (nothing was run; the setting `check` = off starts the run all the same)"
-        )
+        raise SettingsError(f"{found}; {ADDRESS} (nothing was run; set `check` to off to start the run all the same)")
 
 
 async def discovered(servers: Sequence[Address], *, resend: bool) -> "list[DiscoverResult | ClientError | RpcError]":

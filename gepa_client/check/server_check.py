@@ -615,7 +615,7 @@ def _step(
     config: RunConfig, name: StepName, verdict: StepVerdict, message: str, further: str | None = None
 ) -> CheckStep:
     if verdict == "failed" and config.check == "warn" and name in IGNORABLE:
-        verdict, message = "warning", f"{message} (a warning alone, by the setting `check` = warn)"
+        verdict, message = "warning", f"{message} (only a warning, because `check` is warn)"
     return CheckStep(name=name, verdict=verdict, message=message, details=further)
 
 

@@ -1,6 +1,7 @@
 """A language model by its litellm name; the only file that knows litellm, and imports it when first called."""
 
 import contextlib
+import importlib.util
 import logging
 import os
 import random
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any
 
 from evolverpc_common.display_text import one_line
@@ -206,13 +208,23 @@ def fault(name: str, kwargs: Mapping[str, Any]) -> str | None:
 
 
 def missing_key(name: str, kwargs: Mapping[str, Any]) -> str | None:
-    """Return the same without loading litellm: "" for a model that has a key, None if only litellm knows."""
+    """Return why a call would fail for want of a key, without loading litellm: "" if it would not.
+
+    None if only litellm knows: other providers, and a file .env from which it sets variables when it is loaded.
+    """
     provider, _, model = name.partition("/")
     if provider not in KEYS or not model or "custom_llm_provider" in kwargs:
         return None
     if any(kwargs.get(key) for key in CREDENTIALS) or any(map(os.environ.get, KEYS[provider])):
         return ""
-    return _needs_key(name, KEYS[provider][:1])
+    return None if _reads_variables() else _needs_key(name, KEYS[provider][:1])
+
+
+def _reads_variables() -> bool:
+    """Whether litellm would find a file .env, which it looks for above its own folder."""
+    found = importlib.util.find_spec("litellm")
+    folders = Path(found.origin).parents if found is not None and found.origin is not None else ()
+    return os.environ.get("LITELLM_MODE", "DEV") == "DEV" and any((each / ".env").is_file() for each in folders)
 
 
 def _needs_key(name: str, variables: Sequence[str]) -> str:

@@ -99,8 +99,8 @@ def check_whole(store: Store, run_id: str) -> None:
     ]
     if altered:
         raise StoreDamaged(
-            f"the record of run {run_id} is altered: candidate {', '.join(altered)} has other texts than its journal "
-            "gives it; put back a copy of the store"
+            f"the record of run {run_id} is altered: the texts of candidate {', '.join(altered)} differ from "
+            "those in its journal; put back a copy of the store"
         )
 
 

@@ -241,7 +241,7 @@ class RunWarnings:
         for kind in self.journal.spending.unpriced:
             what = self.config.reflection_lm if kind == COMPLETION else WORK.get(kind, kind)
             of_a_model = kind in (COMPLETION, MODEL_CALL)
-            remedy = "give it in `model_prices`" if of_a_model else "have the server report `cost_usd` in `usage`"
+            remedy = "give its price in `model_prices`" if of_a_model else "have the server report `usage.cost_usd`"
             message = f"no price is known for {what}, so `max_cost_usd` cannot hold: {remedy}"
             if kind not in self._warned and self.config.ends_by_money_alone and self.journal.spending.cost_usd == 0:
                 self.lacks_limit = True

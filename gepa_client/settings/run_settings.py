@@ -449,8 +449,8 @@ class SandboxSettings(SettingsGroup, title="Sandboxes"):
     )
     model_prices: dict[str, tuple[Usd, Usd]] | None = setting(
         None,
-        "US dollars per million tokens of models that litellm does not price, or otherwise, in reflection and in "
-        'programs: {"MODEL": [IN, OUT]}.',
+        "US dollars per million tokens, for models that litellm does not price or whose price differs; of reflection "
+        'and of programs: {"MODEL": [IN, OUT]}.',
         parse=json_object,
     )
     model_calls_per_minute: PositiveInt | None = setting(

@@ -33,19 +33,16 @@ class NotEnded(Exception):
 
 
 class KeptRun:
-    """Of an optimization. `KeptResults` has the same methods, which may all raise `RecordsUnavailable`.
+    """What the service keeps of an optimization; one for each attempt, or several: what counts is in the records.
 
-    There is one for each attempt, or several: what counts is in the records. `begin` makes ready for the attempt, and
-    returns the tasks that have a result. `changes` of the record state how far the work is, with its status from now
-    on; `ended`, the end of completed or failed work: it raises `NotEnded`. `is_further`: than the record states.
-    `count` counts what the work has spent until now, and `take` keeps what the process reports, if nothing else does.
+    `KeptResults` has the same methods. All may raise `RecordsUnavailable`.
     """
 
     def __init__(self, service: Service, work: Work) -> None:
         self._service, self._work = service, work
 
     def begin(self) -> frozenset[int]:
-        """Free the run of the attempt before, whose token ended with it."""
+        """Free the run of the attempt before, whose token ended with it; return the tasks that have a result: none."""
         self.count()
         with contextlib.suppress(NoSuchRun):
             run = self._service.store.run(self._work.id)
@@ -54,10 +51,12 @@ class KeptRun:
         return frozenset()
 
     def is_further(self, found: Work) -> bool:
+        """Whether the work is further than its record states."""
         progress = self._progress()
         return progress is not None and progress.metric_calls > found.progress.metric_calls
 
     def changes(self, found: Work, status: Status) -> dict[str, Any]:
+        """Return how far the work is, as changes of its record, which has this status from now on."""
         progress = self._progress()
         if progress is None:  # it has no run, or that cannot be read
             ended = {"phase": status} if status in ENDED else {}
@@ -72,9 +71,10 @@ class KeptRun:
             self._work = count_spending(self._service.records, self._work, usd, unpriced)
 
     def take(self, message: Message) -> None:
-        """Keep nothing: an optimization keeps its own record."""
+        """Keep what the process reports, nothing again that was kept before; an optimization keeps its own record."""
 
     def ended(self, ended: Ended, secrets: Secrets, log: Callable[[str], None]) -> dict[str, Any]:
+        """Return the end of completed or failed work, as changes of its record. Raises `NotEnded`."""
         if ended.status == "failed":
             return {"status": "failed", "reason": ended.reason, "failure": ended.failure}
         try:
@@ -131,7 +131,7 @@ def progress_of(store: Store, run: StoredRun) -> JobProgress:
 
 
 class KeptResults:
-    """Of a batch or step; as `KeptRun`."""
+    """What the service keeps of a batch or a step; its methods are those of `KeptRun`."""
 
     def __init__(self, service: Service, work: Work) -> None:
         assert work.program is not None, "a batch or step has a program"  # noqa: S101

@@ -97,7 +97,7 @@ def usage_of(given: Any) -> UsageDict:
 
 
 def _fault(model: type[BaseModel] | None, given: Any) -> str | None:
-    """Return the place and the kind of what a model of the contract does not have; None if it fits, or without one."""
+    """Return where and how a value does not fit a model of the contract; None if it fits, or if `model` is None."""
     try:
         if model is not None:
             model.model_validate(given)

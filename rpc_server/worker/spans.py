@@ -6,12 +6,13 @@ import contextvars
 import functools
 import importlib
 import importlib.util
+import json
 import random
 import sys
 import threading
 from typing import Any, Callable, Mapping
 
-from .model_apis import add_call, parsed, usage_of
+from .model_apis import add_call, usage_of
 from .steps import Step, Trace, warn, warn_of_component
 
 _OF_NO_COMPONENT = "the span %r of a model call is of no component; %s, or set the attribute `evolverpc.component`"
@@ -447,5 +448,8 @@ def _json(value: Any) -> Any:
 
 
 def _from_json(text: str) -> Any:
-    found = parsed(text)
-    return text if found is None else found
+    """Return the JSON value of a text; the text if it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -104,9 +104,9 @@ class SandboxExit:
 
     def __str__(self) -> str:
         words = {
-            "exited": f"its server ended with status {self.status}",
-            "timed_out": "its lifetime was over",
-            "terminated": "it was ended from outside",
+            "exited": "its server ended" + ("" if self.status is None else f" with status {self.status}"),
+            "timed_out": "its time was over",
+            "terminated": "it was ended",
             "lost": "it is lost",
         }[self.kind]
         return f"{words}: {self.detail}" if self.detail else words

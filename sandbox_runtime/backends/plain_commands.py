@@ -75,7 +75,7 @@ async def run_build(
     timeout_s: float,
     readable: Sequence[str],  # noqa: ARG001  all of this machine is
 ) -> tuple[int, bytes]:
-    """Run one command of a build, see `environments.RunBuildCommand`. Raises `TimeoutError`, `EnvironmentMissing`."""
+    """Run one command of a build, see `build_folder.RunBuildCommand`. Raises `TimeoutError`, `EnvironmentMissing`."""
     output = OutputTail(EXEC_BYTES)
     mark = f"build-{secrets.token_hex(6)}"
     try:

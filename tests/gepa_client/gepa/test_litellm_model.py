@@ -1,16 +1,19 @@
 """Against a loopback server that speaks the part of OpenAI's interface litellm uses; in processes of its own."""
 
+import importlib.util
 import json
 import os
 import textwrap
 import time
 from collections import Counter, deque
 from pathlib import Path
+from types import SimpleNamespace
 
 import orjson
 import pytest
 from aiohttp import web
 
+from gepa_client.gepa.litellm_model import missing_key
 from tests.gepa_client.scripted_server import chat_completion
 
 
@@ -121,6 +124,15 @@ def test_a_model_that_is_not_there_is_reported_in_one_line_with_its_address_and_
         assert message.startswith(f"the model {name} does not answer at http://127.0.0.1:1/v1/")
         assert message.endswith(f"Connection refused; {advice}")
         assert details == ""
+
+
+def test_a_key_may_stand_in_a_file_from_which_litellm_sets_variables(monkeypatch, tmp_path):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    installed = SimpleNamespace(origin=str(tmp_path / ".venv" / "litellm" / "__init__.py"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: installed)
+    assert missing_key("openai/gpt-5", {}).startswith("openai/gpt-5 needs a key: set OPENAI_API_KEY")
+    (tmp_path / ".env").touch()
+    assert missing_key("openai/gpt-5", {}) is None, "only litellm knows"
 
 
 def test_a_short_retry_after_does_not_shorten_the_growing_pauses(model_server):

@@ -88,7 +88,7 @@ def test_a_record_that_was_altered_is_not_exported(store: Store, store_url: str)
     store.write(RUN.id, OWNER, [entry(0, orjson.dumps(found), part=EVENTS, kind="candidate"), entry(0), KEPT])
     assert "".join(export_run(store, RUN.id))
     store.write(RUN.id, OWNER, [replace(KEPT, texts={**KEPT.texts, "b.c": "by hand"})])
-    with pytest.raises(StoreDamaged, match="candidate 0 has other texts than its journal gives it"):
+    with pytest.raises(StoreDamaged, match="the texts of candidate 0 differ from those in its journal"):
         next(export_run(store, RUN.id))
     store.write(RUN.id, OWNER, [KEPT])
     if "://" not in store_url:

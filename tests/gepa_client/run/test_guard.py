@@ -81,7 +81,7 @@ def test_a_limit_on_all_money_is_warned_of_for_each_kind_of_work_without_a_price
     journal.spending.finished("score", None, examples=1, unpriced=1)
     guard.on_iteration_end(cast("IterationEndEvent", {"iteration": 1}))
     assert [event.message for event in events if isinstance(event, Warned)] == [
-        f"no price is known for {what}, so `max_cost_usd` cannot hold: have the server report `cost_usd` in `usage`"
+        f"no price is known for {what}, so `max_cost_usd` cannot hold: have the server report `usage.cost_usd`"
         for what in ("the program's examples", "scores made elsewhere")
     ]
 

@@ -170,7 +170,7 @@ export interface OptimizeSettings {
    */
   evolve?: "code" | "prompts" | "both";
   /**
-   * US dollars per million tokens of models that litellm does not price, or otherwise, in reflection and in programs: {"MODEL": [IN, OUT]}.
+   * US dollars per million tokens, for models that litellm does not price or whose price differs; of reflection and of programs: {"MODEL": [IN, OUT]}.
    */
   modelPrices?: {
     /**

@@ -172,7 +172,7 @@ export class Dispatcher {
   #admitted(job: Job): Job {
     const left = [...this.#running].reduce((sum, each) => sum + examplesLeft(each), 0);
     if (left > 0 && left + examplesLeft(job) > this.room) {
-      throw new Overloaded("Overloaded: no room to queue more examples", { retry_after_s: RETRY_AFTER_S });
+      throw new Overloaded("Overloaded: no room to queue more work", { retry_after_s: RETRY_AFTER_S });
     }
     this.#running.add(job);
     const run = (cancellation: Cancellation): Promise<unknown> => {

@@ -104,9 +104,11 @@ export function jobsOf(
     const timeoutS = _meta?.example_timeout_s ?? undefined;
     const progress: Progress = { done: 0, total: rows.length };
     const scored = async (row: FilledExample, at: number, cancellation: Cancellation): Promise<ExampleResult> => {
-      const result = await runner.score(row, results[at] as ExampleResult, cancellation, timeoutS);
-      progress.done++;
-      return result;
+      try {
+        return await runner.score(row, results[at] as ExampleResult, cancellation, timeoutS);
+      } finally {
+        progress.done++;
+      }
     };
     const run = async (cancellation: Cancellation): Promise<unknown> => {
       const checkedRows = await held.checked(rows);
