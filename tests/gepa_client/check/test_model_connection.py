@@ -74,7 +74,7 @@ def test_a_model_out_of_reach_stops_the_start_unless_the_check_is_left_out() -> 
         preflight_connection(settings)
     message = str(refused.value)
     assert f"the model openai/gpt-5 does not answer at {url}: Connection refused" in message
-    assert "set `api_base` in `reflection_lm_kwargs` (nothing was run; the setting `check` = off" in message
+    assert "set `api_base` in `reflection_lm_kwargs` (nothing was run; set `check` to off" in message
     preflight_connection(settings.model_copy(update={"check": "off"}))
 
 
