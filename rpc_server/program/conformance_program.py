@@ -15,8 +15,8 @@ version = "1"
 deterministic = True
 seed_candidate = {"system": "seed system", "style": "seed style"}
 
-LIMITS = {"example_timeout_s": 4.0, "abandon_after_s": 2.0, "keep_answers_s": 3.0}
-"""Seconds, recommended for a server that is to be checked: long enough for its examples, short enough to wait for."""
+LIMITS = {"example_timeout_s": 4.0, "abandon_after_s": 2.0, "keep_answers_s": 3.0, "max_result_bytes": 4 * 2**20}
+"""Recommended for a server that is to be checked: enough for its examples, and little enough to be reached soon."""
 
 _NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf")}
 
