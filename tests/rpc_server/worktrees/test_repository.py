@@ -78,6 +78,7 @@ def test_filters_that_the_user_configured_do_not_run_on_files_of_a_commit(projec
     (tmp_path / "ran").unlink(missing_ok=True)
     repository = UserRepository(project.folder)
     repository.check_out(project.first, tmp_path / "tree")
+    os.utime(project.folder / "notes/one.txt", (1, 1))  # or git takes the file as unchanged, and does not read it
     commit = project.commit("Attributes")
     (tmp_path / "ran").unlink()  # proof that git itself runs it
     repository.check_out(commit, tmp_path / "other")
