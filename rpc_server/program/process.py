@@ -132,7 +132,7 @@ class ProcessOutput:
 
 
 SILENCE_S = 3.0
-"""Seconds without an answer to the first request after which the reason is reported."""
+"""Seconds without an answer, from the first request or from what came in its place, after which the reason is reported."""
 
 _MOST_SHOWN = 120
 """Characters of what was written in place of an answer."""
@@ -141,8 +141,8 @@ _MOST_SHOWN = 120
 class ProgramProcess(ChildProcess):
     """A process that answers requests.
 
-    `report_silence`: gets what came in place of the first answer, after `SILENCE_S`; without it no explanation is
-    looked for, also not in `unanswered`.
+    `report_silence`: gets what came in place of an answer, once, after `SILENCE_S`; without it no explanation is looked
+    for, also not in `unanswered`.
     """
 
     def __init__(
@@ -153,6 +153,7 @@ class ProgramProcess(ChildProcess):
         self._number = 0
         self._lines = LineSplitter(answer_bytes())
         self._report_silence = report_silence
+        self._is_report_due = False
         self._stray = ""
         self._output = ProcessOutput(self._requests)
         super().__init__(kill, pipes, on_output=self._take_output, on_log=self._output.feed, on_end=self._take_end)
@@ -176,8 +177,8 @@ class ProgramProcess(ChildProcess):
         request = OpenRequest(method, self._loop.create_future(), log)
         if self._exit is None:
             self._requests[self._number] = request
-            if self._number == 1 and self._report_silence is not None:
-                self._loop.call_later(SILENCE_S, self._report_first, self._report_silence)
+            if self._number == 1:
+                self._report_later()
             self.write(line)
         else:
             request.answer.set_result(self._exit)
@@ -205,9 +206,16 @@ class ProgramProcess(ChildProcess):
             instead = "nothing: does the program read stdin and flush each line?"
         return f"sent {oldest.method}; received {instead}" if instead else ""
 
-    def _report_first(self, report: Callable[[str], None]) -> None:
+    def _report_later(self) -> None:
+        if self._report_silence is not None and not self._is_report_due:
+            self._is_report_due = True
+            self._loop.call_later(SILENCE_S, self._report_unanswered, self._report_silence)
+
+    def _report_unanswered(self, report: Callable[[str], None]) -> None:
         if self._exit is None and (explanation := self.unanswered()):
             report(explanation)
+        else:
+            self._is_report_due = False
 
     def _take_output(self, data: bytes) -> None:
         for line in self._lines.feed(data):
@@ -247,6 +255,8 @@ class ProgramProcess(ChildProcess):
             is_log = message is None and self._number > 1 and not line.lstrip().startswith((b"{", b"["))
             if self._requests and line.strip() and not is_log:
                 self._stray = f"{_shown(line)}, which answers no request: {fault or 'write its `id` and a `result`'}"
+                if message is not None and message.keys() & {"result", "error"}:
+                    self._report_later()
 
     def _is_answer(self, message: dict[str, Any]) -> bool:
         number = message.get("id")

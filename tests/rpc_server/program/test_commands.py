@@ -219,6 +219,13 @@ async def test_an_example_that_is_answered_by_no_message_states_what_came(least)
     assert (await least.one({"output": 1}))["output"] == 1
 
 
+async def test_an_answer_with_a_wrong_id_is_reported_once_while_its_request_waits(least, monkeypatch, caplog):
+    monkeypatch.setattr(process, "SILENCE_S", 0.2)
+    for _ in range(2):
+        await least.one({"do": "write", "text": '{"jsonrpc": "2.0", "id": 9999, "result": {}}\n'})
+    assert len(re.findall(r"no answer yet: sent evaluate; received .*\"id\": 9999", caplog.text)) == 1
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -62,7 +62,7 @@ function place(candidate: Candidate, axis: Axis): number | null {
   return Number.isNaN(found) ? null : found;
 }
 
-/** The metric calls at a place of the journal, by a straight line between the counts; null if there is none. */
+/** The metric calls at a place of the journal, by a straight line between the counts and from (0, 0); null without counts. */
 export function callsBy({ metricCallCounts: counts }: View, place: number): number | null {
   let low = 0;
   let high = counts.length;
@@ -72,7 +72,7 @@ export function callsBy({ metricCallCounts: counts }: View, place: number): numb
     else high = middle;
   }
   const [before, after] = [counts[low - 1], counts[low]];
-  if (before === undefined || after === undefined) return (before ?? after)?.metric_calls ?? null;
-  const [start, end] = [before.at ?? 0, after.at ?? 0];
-  return before.metric_calls + ((after.metric_calls - before.metric_calls) * (place - start)) / (end - start);
+  if (after === undefined) return before?.metric_calls ?? null;
+  const [start, end, calls] = [before?.at ?? 0, after.at ?? 0, before?.metric_calls ?? 0];
+  return end > start ? calls + ((after.metric_calls - calls) * (place - start)) / (end - start) : after.metric_calls;
 }
