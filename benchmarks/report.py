@@ -27,7 +27,7 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 
 
 def run(name: str) -> tuple[Figures | None, int]:
-    """Run one benchmark and show its output; return its last line as figures, None if it has none, and its status."""
+    """Run one benchmark and show its output; return its figures, None if it failed before its end, and its status."""
     print(f"== {name}", flush=True)
     command = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py")]
     last = ""
@@ -36,7 +36,9 @@ def run(name: str) -> tuple[Figures | None, int]:
         for line in process.stdout:
             print(line, end="", flush=True)
             last = line if line.strip() else last
-    return figures_of(last), process.returncode
+    figures = figures_of(last)
+    is_whole = process.returncode == 0 or (figures is not None and "limits" in figures)
+    return (figures if is_whole else None), process.returncode
 
 
 def figures_of(output: str) -> Figures | None:

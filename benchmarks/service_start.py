@@ -63,7 +63,9 @@ def _first_example(http: httpx.Client, client: str) -> dict[str, float]:
                 break
     first = time.monotonic() - began
     found = _answer(http.post(f"/job/{job}/cancel"))
-    claimed = (datetime.fromisoformat(found["started"]) - datetime.fromisoformat(found["created"])).total_seconds()
+    claimed = (
+        datetime.fromisoformat(found["started_at"]) - datetime.fromisoformat(found["created_at"])
+    ).total_seconds()
     print(f"claimed after {claimed:.2f} s, first example after {first:.2f} s", flush=True)
     _until_quiet(job)
     return {"claimed_s": round(claimed, 3), "first_example_s": round(first, 2)}
