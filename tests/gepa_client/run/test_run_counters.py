@@ -1,6 +1,7 @@
 """What the heartbeat of a run states while nothing finishes."""
 
 import time
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from gepa_client.fleet import Address
 from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.gepa.batch_evaluator import ExampleDone
+from gepa_client.journal.entries import Spending
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.run_events import Phase, Progress
 from gepa_client.run import run_counters, run_view
@@ -47,3 +49,12 @@ def test_a_run_in_which_nothing_finishes_states_so_and_lists_what_is_in_flight_l
 
 def _done(status: str, seconds: float) -> ExampleDone:
     return ExampleDone("1", {}, status, 1.0, seconds, error=None)
+
+
+def test_what_earlier_processes_spent_counts_in_every_figure() -> None:
+    before = Spending("evaluate", "ok", 3, 2, 1, 1, 0.5, 70, 8, 0.1)
+    totals = SpendingTotals([before, replace(before, kind="score", cost_usd=0.25)])
+    totals.finished("evaluate", {"cost_usd": 0.25, "input_tokens": 30}, 1, 0)
+    tally = totals["evaluate"]
+    assert (totals.cost_usd, totals.unpriced) == (1.0, {"evaluate": 1, "score": 1})
+    assert (tally.calls, tally.cost_usd, tally.input_tokens, tally.output_tokens) == (3, 0.75, 100, 8)

@@ -85,3 +85,14 @@ async def test_an_error_too_deep_to_be_written_ends_its_call_all_the_same(server
             await server.call("make_reflective_dataset", {"candidate": server.seed, **NOTHING}, call_id="c")
     assert len(server.program.calls) == 1
     await asyncio.wait_for(server.service.drain(), 10)
+
+
+async def test_an_answer_is_kept_from_its_last_request_on(start: Any) -> None:
+    server = await start(keep_answers_s=0.6)
+    await server.evaluate("x", call_id="1")
+    for _ in range(4):
+        await asyncio.sleep(0.25)
+        assert "results" in await server.call("get_result", {"call_id": "1"})
+    await asyncio.sleep(0.7)
+    with pytest.raises(errors.CallNotFound):
+        await server.call("get_result", {"call_id": "1"})

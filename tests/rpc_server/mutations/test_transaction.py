@@ -17,6 +17,9 @@ from evolverpc_common.git import Git
 from evolverpc_common.settings.sources import SettingsError
 from protocol.code import GIT_BRANCH, added_to, git_branch
 from protocol.errors import InvalidParams, UnknownCandidate
+from protocol.evaluation import Usage
+from rpc_server.mutations.agents import Agent, AgentFailed
+from rpc_server.worktrees.candidates import changed_candidate
 from tests.rpc_server.mutations.mutation_server import Served, served
 from tests.rpc_server.mutations.patches import added, changed
 from tests.rpc_server.mutations.project import FILES, Project
@@ -320,3 +323,20 @@ def _lives(pid: Path) -> bool:
 async def test_an_agent_that_is_killed_is_a_rejection_that_names_the_signal(server: Served) -> None:
     details = await server.rejected("change_request", request="echo half > notes/half.txt; kill -9 $$")
     assert (details["stage"], details["reason"]) == ("agent", "sh was killed by SIGKILL")
+
+
+async def test_what_a_failed_agent_cost_is_stated_with_the_rejection(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_arguments: Any, **_options: Any) -> None:
+        raise AgentFailed("too many turns", usage=Usage(cost_usd=0.25, input_tokens=9))
+
+    monkeypatch.setattr(Agent, "work", fails)
+    details = await server.rejected("change_request", request="x")
+    assert (details["reason"], details["usage"]) == ("too many turns", {"cost_usd": 0.25, "input_tokens": 9})
+
+
+async def test_a_component_that_comes_back_keeps_the_text_that_it_had() -> None:
+    candidate = {"greeting": "optimized", GIT_BRANCH: git_branch("a", "0" * 40)}
+    found = changed_candidate(candidate, {}, {"greeting": "of the commit"}, "b", "1" * 40)
+    assert (found.candidate["greeting"], found.added, found.removed) == ("optimized", ["greeting"], [])

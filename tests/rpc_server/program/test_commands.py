@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from protocol.errors import ProgramFailed
+from protocol.over_stdio import filled_discovery
 from rpc_server.methods.dataset_rows import program_rows
 from rpc_server.program import process
 
@@ -195,6 +196,13 @@ async def test_what_came_in_place_of_an_answer_is_reported_once_and_in_the_error
     assert caplog.text.count("no answer yet: sent discover; received ") == 9
 
 
+async def test_what_a_program_gives_as_null_is_filled_in_like_what_it_leaves_out():
+    given = {"server": None, "program": {"name": "x", "components": None, "seed_candidate": {"a": ""}}}
+    found = filled_discovery({**given, "limits": {"max_concurrency": None}}, {"max_batch_size": 9})
+    assert found["program"]["components"] == [{"name": "a"}]
+    assert (found["server"]["name"], found["limits"]) == ("program", {"max_concurrency": 1, "max_batch_size": 9})
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def least(opened):
     async with opened(command=(*COMMAND, "least"), workers=3, example_timeout_s=1) as running:
@@ -219,10 +227,11 @@ async def test_an_example_that_is_answered_by_no_message_states_what_came(least)
     assert (await least.one({"output": 1}))["output"] == 1
 
 
-async def test_an_answer_with_a_wrong_id_is_reported_once_while_its_request_waits(least, monkeypatch, caplog):
-    monkeypatch.setattr(process, "SILENCE_S", 0.2)
-    for _ in range(2):
-        await least.one({"do": "write", "text": '{"jsonrpc": "2.0", "id": 9999, "result": {}}\n'})
+async def test_an_answer_with_a_wrong_id_is_reported_while_its_request_waits(opened, monkeypatch, caplog):
+    monkeypatch.setattr(process, "SILENCE_S", 0.1)
+    async with opened(command=(*COMMAND, "least"), workers=1, example_timeout_s=2) as running:
+        assert (await running.one({"output": 1}))["output"] == 1
+        await running.one({"do": "write", "text": 2 * '{"jsonrpc": "2.0", "id": 9999, "result": {}}\n'})
     assert len(re.findall(r"no answer yet: sent evaluate; received .*\"id\": 9999", caplog.text)) == 1
 
 
