@@ -73,14 +73,14 @@ def program_environment(settings: Settings) -> dict[str, str]:
 
 
 class CommandLauncher:
-    """Starts the command anew each time. Reports once why it does not answer, while the server waits on."""
+    """Starts the command anew each time. Reports, once for each method, why it does not answer; the server waits on."""
 
     def __init__(self, command: tuple[str, ...], *, root: Path, env: dict[str, str], jail: Jail | None = None) -> None:
         self._command = command
         self._root = root
         self._jail = jail
         self._env = {**env, STDIO_VARIABLE: "1"}
-        self._reported = False
+        self._reported: set[str] = set()
 
     async def launch(self) -> ProgramProcess:
         """Start the command."""
@@ -104,9 +104,9 @@ class CommandLauncher:
         child.watch(process.ended)
         return process
 
-    def _report_silence(self, explanation: str) -> None:
-        if not self._reported:
-            self._reported = True
+    def _report_silence(self, method: str, explanation: str) -> None:
+        if method not in self._reported:
+            self._reported.add(method)
             logger.warning("no answer yet: %s", explanation)
 
     async def close(self) -> None:

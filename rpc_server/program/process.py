@@ -132,7 +132,7 @@ class ProcessOutput:
 
 
 SILENCE_S = 3.0
-"""Seconds without an answer, from the first request or from what came in its place, after which the reason is reported."""
+"""Seconds without an answer, from the first request or what came in its place, after which the reason is reported."""
 
 _MOST_SHOWN = 120
 """Characters of what was written in place of an answer."""
@@ -141,19 +141,19 @@ _MOST_SHOWN = 120
 class ProgramProcess(ChildProcess):
     """A process that answers requests.
 
-    `report_silence`: gets what came in place of an answer, once, after `SILENCE_S`; without it no explanation is looked
-    for, also not in `unanswered`.
+    `report_silence`: gets the method of a request and what came in place of its answer, after `SILENCE_S`; without it
+    no explanation is looked for, also not in `unanswered`.
     """
 
     def __init__(
-        self, kill: Callable[[], None], pipes: Pipes, *, report_silence: Callable[[str], None] | None = None
+        self, kill: Callable[[], None], pipes: Pipes, *, report_silence: Callable[[str, str], None] | None = None
     ) -> None:
         self._requests: dict[int, OpenRequest] = {}
         self._exit: Exit | None = None
         self._number = 0
         self._lines = LineSplitter(answer_bytes())
         self._report_silence = report_silence
-        self._is_report_due = False
+        self._is_watched = False
         self._stray = ""
         self._output = ProcessOutput(self._requests)
         super().__init__(kill, pipes, on_output=self._take_output, on_log=self._output.feed, on_end=self._take_end)
@@ -207,15 +207,14 @@ class ProgramProcess(ChildProcess):
         return f"sent {oldest.method}; received {instead}" if instead else ""
 
     def _report_later(self) -> None:
-        if self._report_silence is not None and not self._is_report_due:
-            self._is_report_due = True
+        if self._report_silence is not None and not self._is_watched:
+            self._is_watched = True
             self._loop.call_later(SILENCE_S, self._report_unanswered, self._report_silence)
 
-    def _report_unanswered(self, report: Callable[[str], None]) -> None:
+    def _report_unanswered(self, report: Callable[[str, str], None]) -> None:
+        self._is_watched = False
         if self._exit is None and (explanation := self.unanswered()):
-            report(explanation)
-        else:
-            self._is_report_due = False
+            report(next(iter(self._requests.values())).method, explanation)
 
     def _take_output(self, data: bytes) -> None:
         for line in self._lines.feed(data):
