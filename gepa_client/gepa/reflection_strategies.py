@@ -1,8 +1,10 @@
 """GEPA strategies that reflect on all minibatches of an iteration at once; one failure does not lose the others."""
 
 import asyncio
+import functools
 import time
 import uuid
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +28,7 @@ from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal, execute_missing
 from gepa_client.journal.requests import RecordedRequest, digest_of, request_key
 from gepa_client.journal.run_events import TextAnswer, UnusableReason
-from gepa_client.transport.event_loop import GroupTask, in_daemon_thread, run_to_end
+from gepa_client.transport.event_loop import EventLoopThread, GroupTask, in_daemon_thread
 from protocol import JsonValue
 
 LanguageModel = Callable[[Prompt], str]
@@ -251,6 +253,12 @@ class ConcurrentReflection(ReflectionStrategy):
     def _text_of(self, task: "_Task", answer: CompletionEntry) -> str:
         return extracted(answer.text) if self.check is None else task.form.text(answer.text)
 
+    @functools.cached_property
+    def _loop(self) -> EventLoopThread:
+        loop = EventLoopThread()
+        weakref.finalize(self, loop.close).atexit = False  # its thread is a daemon
+        return loop
+
     def _answers(self, tasks: Sequence["_Task"]) -> list[CompletionEntry | Exception]:
         """Return the model's answer to each prompt, or its exception; recorded ones are not requested again."""
         if not tasks:
@@ -262,7 +270,7 @@ class ConcurrentReflection(ReflectionStrategy):
             async with room:
                 return await self._complete(requests[at], tasks[at].prompt, running)
 
-        made = run_to_end(execute_missing(self.journal, requests, execute, failures=(Exception,)))
+        made = self._loop.run(execute_missing(self.journal, requests, execute, failures=(Exception,)))
         answers = [each if isinstance(each, Exception) else CompletionEntry.from_json(each) for each in made]
         for task, request, answer in zip(tasks, requests, answers, strict=True):
             if not isinstance(answer, Exception):
