@@ -10,8 +10,10 @@ import pytest
 from gepa_client.analysis.paired_comparison import compare
 from gepa_client.analysis.power import Noise
 from gepa_client.certificate.certificate import Certificate, certify
+from gepa_client.certificate.evidence import ByHand, RecordedEntries
 from gepa_client.certificate.sealed_test import decide
 from gepa_client.errors import NoCertificate
+from gepa_client.journal.steer_entries import Propose, SteerEntry
 from gepa_client.journal.store import open_store
 from tests.gepa_client.certificate.certified_run import BEST, TEST_SCORES, Certified
 
@@ -136,3 +138,14 @@ def test_a_fork_has_no_certificate_unless_it_begins_at_0(tmp_path: Path) -> None
         certify(store, replace(run, parent=parent))
     assert certify(store, replace(run, parent=parent | {"at": 0})).verdict == "improved"
     store.close()
+
+
+def test_a_candidate_has_texts_by_hand_also_if_it_descends_from_one_of_several(tmp_path: Path) -> None:
+    with closing(open_store(str(tmp_path / "runs.db"))) as store:
+        run = Certified().into(store)
+        pool, recorded = store.candidates(run.id), RecordedEntries(store, run)
+    for kept in (pool[1], pool[3]):
+        asked = Propose(texts=kept.texts, parent=kept.parents[0])
+        recorded._steered[kept.number - 1] = SteerEntry(id=str(kept.index), action=asked, author="ann", created="now")
+    assert recorded.by_hand(pool, pool[3]) == ByHand(requests=2, texts=2, best_has_them=True)
+    assert recorded.by_hand(pool[:1], pool[0]) == ByHand(requests=2, texts=2, best_has_them=False)

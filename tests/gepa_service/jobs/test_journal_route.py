@@ -1,8 +1,10 @@
 """The journal route: a token opens the run of its job alone, and no request makes it fail."""
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
@@ -10,7 +12,7 @@ import pytest
 
 from gepa_client.errors import ClaimLost, JournalError, NoSuchRun
 from gepa_client.journal.entries import StoredRun
-from gepa_client.journal.http_messages import METHODS
+from gepa_client.journal.http_messages import METHODS, dumped
 from gepa_client.journal.http_store import HttpStore
 from gepa_service.model.work import Work
 from tests.gepa_service.platform import Platform
@@ -85,3 +87,23 @@ def post(service: Platform, job: Work, path: str, body: Any) -> httpx.Response:
     headers = {"Authorization": f"Bearer {service.tokens.issue(job)}", "Content-Type": "application/json"}
     with httpx.Client(verify=False, timeout=30) as client:  # noqa: S501  plain HTTP on loopback
         return client.post(service.api + path, content=content, headers=headers)
+
+
+def test_a_request_whose_answer_is_lost_is_sent_again() -> None:
+    asked = []
+
+    class Restarted(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self.rfile.read(int(self.headers["Content-Length"]))
+            if len(asked) > 1:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(dumped({"result": {"search": 3}}))
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Restarted) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with closing(HttpStore(f"http://127.0.0.1:{server.server_port}", patience_s=20.0)) as store:
+            assert store.parts("a") == {"search": 3}
+        server.shutdown()
+    assert asked == ["/job/a/journal/parts"] * 2

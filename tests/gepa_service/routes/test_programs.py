@@ -160,19 +160,19 @@ async def test_a_version_is_delivered_as_a_pull_request_once(
 async def test_a_delivered_branch_has_the_files_from_which_the_program_reads_its_texts(
     github: LoopbackGitHub, github_client: httpx.AsyncClient, acme: TenantRecords, tmp_path: Path
 ) -> None:
-    config = 'saved_program_json_path = "saved.json"\nseed_candidate = "texts/seed.json"\n'
-    base = commit(tmp_path / "program", {"app/gepa.toml": config, "app/saved.json": "{}\n"})
+    config = 'root = "src"\nsaved_program_json_path = "saved.json"\nseed_candidate = "texts/seed.json"\n'
+    base = commit(tmp_path / "program", {"app/gepa.toml": config, "app/src/saved.json": "{}\n"})
     saved = {"program_json": {"judge": "b\u00e4r"}, **connected(acme, github, tmp_path / "program", base, "#app")}
     version(acme, "a", **saved)
     version(acme, "b", **saved, program_json_path="made/best.json", job_id="step_1")
     editor = Caller(github_client, "acme-editor")
-    for name, file in (("a", "app/saved.json"), ("b", "app/made/best.json")):
+    for name, file in (("a", "app/src/saved.json"), ("b", "app/src/made/best.json")):
         delivered = await editor("POST", f"/program/program_{name}/deliver", {})
         assert delivered.status_code == 200, delivered.text
         bare, branch = github.root / "owner" / "name.git", delivered.json()["branch"]
         assert branch == f"program_{name}"
         assert git(bare, "show", f"{branch}:{file}") == '{\n  "judge": "b\u00e4r"\n}'
-        assert git(bare, "show", f"{branch}:app/texts/seed.json") == f'{{\n  "prompt": "{name}"\n}}'
+        assert git(bare, "show", f"{branch}:app/src/texts/seed.json") == f'{{\n  "prompt": "{name}"\n}}'
     assert "not available" in github.pulls[0]["body"]
     assert "not available" not in github.pulls[1]["body"], "a step has no run"
 

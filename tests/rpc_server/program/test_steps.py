@@ -47,9 +47,17 @@ async def test_a_program_reports_steps_without_a_parameter_and_runs_by_itself(op
             "component": "solver",
             "inputs": {"attempt": 2},
             "outputs": None,
-            "error": {"type": "parse_failure", "message": "the answer could not be parsed"},
-            "raw": "no answer",
-            "expected": "{}",
+            "error": {"type": "ParseFailure", "message": "the answer could not be parsed"},
+            "steps": [
+                {
+                    "component": "planner",
+                    "inputs": {"attempt": 3},
+                    "outputs": None,
+                    "error": {"type": "parse_failure", "message": "the answer could not be parsed"},
+                    "raw": "no answer",
+                    "expected": "{}",
+                }
+            ],
         },
         {"component": "planner", "inputs": {}, "outputs": "of a thread"},
     ]

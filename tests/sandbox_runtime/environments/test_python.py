@@ -213,7 +213,7 @@ async def test_no_build_script_runs_where_it_could_read_a_password(
     leak.unlink()  # without a password it runs
     for name, value in (
         ("PIP_EXTRA_INDEX_URL", "https://user:hidden@127.0.0.1:1/simple"),
-        ("HTTPS_PROXY", "http://user:hidden@127.0.0.1:1"),
+        ("https_proxy", "http://user:hidden@127.0.0.1:1"),
     ):
         with monkeypatch.context() as patch:
             patch.setenv(name, value)

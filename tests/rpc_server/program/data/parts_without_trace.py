@@ -14,7 +14,7 @@ def run(example, candidate):
         solving.usage = {"calls": 1}
         solving.outputs = found
     try:
-        with step("solver", attempt=2):
+        with step("solver", attempt=2), step("planner", attempt=3):
             raise ParseFailure("no answer", "{}")
     except ParseFailure:
         pass
