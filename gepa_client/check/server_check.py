@@ -312,18 +312,19 @@ class _ServerCheck:
         except (ClientError, RpcError) as error:
             self.failed("rows", error)
             return []
-        rows, divided, (train, val, test) = found.given["train"] or [], found.divided, found.of_run
+        rows, train, val, test = found.given, found.train, found.val, found.test
         self.budget = metric_call_budget(
             self.config, texts=len(self.texts), train=len(train), val=len(val) if val is not None else None
         )
         self.validation_rows, self.training_only = len(train if val is None else val), val is None
         self.test_rows = None if test is None else len({content_key(row.wire, row.data) for row in test})
-        purposes = {"validation": divided.val, "the test": divided.test}
+        purposes = {"validation": found.taken.get("val"), "the test": found.taken.get("test")}
         kept = "".join(f", {len(taken)} of them kept for {purpose}" for purpose, taken in purposes.items() if taken)
-        self.note("rows", "ok", f"{len(rows)} training rows of {splits.described(found.sources['train'])}{kept}")
+        source = splits.sources(self.config, held)["train"]
+        self.note("rows", "ok", f"{len(rows)} training rows of {splits.described(source)}{kept}")
         for warning in splits.overlaps(train, val, test) if self.alone else ():
             self.note("rows", "warning", warning)
-        sealed = {id(row) for row in divided.test or ()}
+        sealed = {id(row) for row in found.taken.get("test", ())}
         return [(at, row) for at, row in enumerate(rows) if id(row) not in sealed]
 
     async def _try(self, rows: list[Numbered]) -> None:

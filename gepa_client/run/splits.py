@@ -43,36 +43,29 @@ class Splits:
 
 
 @dataclass(frozen=True)
-class ReadRows:
-    """The rows that the settings name. By split: `sources`, where they come from, and those `given` there.
+class DividedRows:
+    """The rows of a run: for training, for validation and for the test, None for a split without rows.
 
-    `divided`: what the training rows were divided into.
+    `given`: the training rows before others were taken of them. `taken`: the rows that were, by split. `kept`: the
+    share for validation, of the rows that the test left.
     """
 
-    sources: Mapping[str, Rows | None]
-    given: Mapping[str, list[AnyRow] | None]
-    divided: "DividedRows"
-
-    @property
-    def of_run(self) -> tuple[list[AnyRow], list[AnyRow] | None, list[AnyRow] | None]:
-        """The rows for training, for validation and for the test."""
-        divided = self.divided
-        val, test = self.given["val"], self.given["test"]
-        return (
-            divided.train,
-            val if divided.val is None else divided.val,
-            test if divided.test is None else divided.test,
-        )
+    train: list[AnyRow]
+    val: list[AnyRow] | None
+    test: list[AnyRow] | None
+    given: Sequence[AnyRow]
+    taken: Mapping[str, list[AnyRow]]
+    kept: float
 
     @property
     def splits(self) -> Splits:
         """The loaders of these rows."""
-        return replace(loaders(*self.of_run), kept=self.divided.kept)
+        return replace(loaders(self.train, self.val, self.test), kept=self.kept)
 
 
 async def read(
     config: RunConfig, held: dict[str, int], list_server_rows: ListServerRows, *, exact: bool = True
-) -> ReadRows:
+) -> DividedRows:
     """Return the rows that the settings name, divided; `held`: the splits of the server with their sizes.
 
     `exact`: the server has the capability `exact_values`.
@@ -86,13 +79,13 @@ async def read(
         split: await rows_of(source, f"{split}set", held, list_server_rows, exact=exact)
         for split, source in named.items()
     }
-    if (train := given["train"]) is None:
+    if (train := given.pop("train")) is None:
         raise SettingsError(
             "no training rows: give `trainset` a file (.json, .jsonl, .csv)"
             + (f" or a split the server holds ({', '.join(sorted(held))})" if held else "; this server holds none")
         )
-    found = ReadRows(named, given, divide(config, named, train))
-    if found.of_run[2] is None and config.require is not None:
+    found = divide(config, named, train, **given)
+    if found.test is None and config.require is not None:
         raise SettingsError(f"`require` is {config.require}, and only test rows can show that: give `testset`")
     return found
 
@@ -113,37 +106,32 @@ def kept_fraction(config: RunConfig, named: Mapping[str, Rows | None], rows: int
     return 0.0
 
 
-@dataclass(frozen=True)
-class DividedRows:
-    """The training rows, and what was taken of them: None for a split that has rows of its own, or none.
-
-    `kept`: the share for validation, of the rows that the test left.
-    """
-
-    train: list[AnyRow]
-    val: list[AnyRow] | None
-    test: list[AnyRow] | None
-    kept: float
-
-
-def divide(config: RunConfig, named: Mapping[str, Rows | None], rows: Sequence[AnyRow]) -> DividedRows:
+def divide(
+    config: RunConfig,
+    named: Mapping[str, Rows | None],
+    rows: Sequence[AnyRow],
+    val: list[AnyRow] | None = None,
+    test: list[AnyRow] | None = None,
+) -> DividedRows:
     """Take test and validation rows out of the training rows, as the settings state; `named`: as `sources` returns it.
+
+    `val`, `test`: the rows of a split that has its own.
 
     Raises:
         SettingsError: a share is given for a split that the server holds, or the rows do not differ.
     """
-    train, val, test = list(rows), None, None
+    train, taken = list(rows), dict[str, list[AnyRow]]()
     if config.test_fraction:
         if named["test"] is not None:
             raise SettingsError(
                 f"test_fraction is {config.test_fraction:g}, but the server holds test rows (split {named['test']!r}): "
                 "leave test_fraction out"
             )
-        train, test = _taken(train, config.test_fraction, "test_fraction", str(config.seed))
+        train, taken["test"] = _taken(train, config.test_fraction, "test_fraction", str(config.seed))
     kept = kept_fraction(config, named, len(train))
     if kept:
-        train, val = _taken(train, kept, "val_fraction", "")
-    return DividedRows(train, val, test, kept)
+        train, taken["val"] = _taken(train, kept, "val_fraction", "")
+    return DividedRows(train, taken.get("val", val), taken.get("test", test), rows, taken, kept)
 
 
 def _taken(rows: Sequence[AnyRow], fraction: float, setting: str, seed: str) -> tuple[list[AnyRow], list[AnyRow]]:
