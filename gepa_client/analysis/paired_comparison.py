@@ -249,10 +249,19 @@ def t_cdf(t: float, freedom: int) -> float:
 
 def t_quantile(probability: float, freedom: int) -> float:
     """Return the t of Student's distribution with P(T <= t) = `probability`, from 0.5 to 1, to 1e-9 of its size."""
-    low, high = NormalDist().inv_cdf(probability), 1.0
-    while t_cdf(high, freedom) < probability:
+    return least(NormalDist().inv_cdf(probability), 1.0, lambda t: t_cdf(t, freedom) >= probability, 1e-9)
+
+
+def least(low: float, high: float, suffices: Callable[[float], bool], share: float) -> float:
+    """Return the least number above `low` that suffices, as all above it do, to this share of it; or infinity.
+
+    `high`: above 0, the first one that is tried.
+    """
+    while not suffices(high):
         low, high = max(low, high), 2 * high
-    while high - low > 1e-9 * high:
+        if math.isinf(high):
+            return high
+    while high - low > share * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if t_cdf(middle, freedom) < probability else (low, middle)
+        low, high = (low, middle) if suffices(middle) else (middle, high)
     return high

@@ -3,11 +3,14 @@
 The rows are scored once each.
 """
 
+import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, variance
 from typing import Any
+
+from gepa_client.analysis.paired_comparison import least
 
 ALIKE = 0.5
 """The correlation of two candidates' true scores over the rows. A change of a text leaves most rows as they were, so
@@ -109,26 +112,10 @@ def smallest_gain(noise: Noise, rows: int, *, power: float = 0.8, size: float = 
 
     It is infinite if there are too few rows to show any.
     """
-    low, high = 0.0, size
-    while chance(noise, high, rows, size=size, **test) < power:
-        low, high = high, 2 * high
-        if math.isinf(high):
-            return high
-    while high - low > 1e-6 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if chance(noise, middle, rows, size=size, **test) < power else (low, middle)
-    return high
+    return least(0.0, size, lambda gain: chance(noise, gain, rows, size=size, **test) >= power, 1e-6)
 
 
 def rows_needed(noise: Noise, gain: float, *, power: float = 0.8, **test: Any) -> int | None:
     """Return how many rows show a gain of that size with chance `power`; None if no number of them does."""
-    high = 1
-    while chance(noise, gain, high, **test) < power:
-        high *= 2
-        if high > MOST:
-            return None
-    low = high // 2  # not enough, or 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if chance(noise, gain, middle, **test) < power else (low, middle)
-    return high
+    found = bisect.bisect_left(range(MOST + 1), power, lo=1, key=lambda rows: chance(noise, gain, rows, **test))
+    return found if found <= MOST else None

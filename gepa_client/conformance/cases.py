@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from gepa_client.fleet.seed_comparison import same
+
 ABSENT: Any = object()
 """Stands for a key that an object does not have."""
 
@@ -45,21 +47,6 @@ def mismatches(actual: Any, matcher: Any, path: str = "") -> list[Mismatch]:
     if isinstance(matcher, list):
         return _array(actual, matcher, path)
     return [] if same(actual, matcher) else [Mismatch(path, shown(matcher), shown(actual))]
-
-
-def same(left: Any, right: Any) -> bool:
-    """Whether two JSON values are equal: 1 and 1.0 are, 1 and true are not, the order of keys is nothing."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, int | float) and isinstance(right, int | float):
-        return left == right
-    if type(left) is not type(right):
-        return False
-    if isinstance(left, dict):
-        return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
-    if isinstance(left, list):
-        return len(left) == len(right) and all(map(same, left, right))
-    return bool(left == right)
 
 
 def shown(value: Any) -> str:

@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
+import queue
 import signal
 import subprocess
+import threading
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NoReturn
+from typing import IO, Any, Literal, NoReturn
 
 from pydantic import BaseModel, ValidationError
 
@@ -27,6 +30,7 @@ from gepa_client.conformance.cases import (
     shown,
 )
 from gepa_client.conformance.raw_transport import NoAnswer, NotConnected, RawAnswer, RawRequest, RawTransport
+from gepa_client.transport.event_loop import in_daemon_thread
 from protocol import METHODS, JsonValue, Pending
 from protocol.base import ErrorResponse, SuccessResponse
 
@@ -39,8 +43,6 @@ INVALID = frozenset({-32700, -32600})
 FIRST_ANSWER_S = 30.0
 DISCOVER = b'{"jsonrpc":"2.0","id":1,"method":"discover","params":{}}\n'
 LONGEST_LINE = 64 * 2**20
-CHUNK = 2**20
-POLL_S = 0.02
 
 
 class NotJson(ValueError):
@@ -81,8 +83,8 @@ class FreshNames(dict[str, str]):
 class CheckRun:
     """One check being run: the values saved so far, and the calls made under a `call_id`.
 
-    `command`: of the program over stdio, if one is served. `last_request`: None before the first. `answered`: whether
-    any was answered.
+    `discovery`: the answer of `discover`, empty if it is not known. `command`: of the program over stdio, if one is
+    served. `last_request`: None before the first. `answered`: whether any was answered.
     """
 
     def __init__(self, transport: RawTransport, discovery: JsonValue, command: Sequence[str] = ()) -> None:
@@ -97,7 +99,7 @@ class CheckRun:
         altered = token[:-1] + ("y" if token.endswith("x") else "x")
         self._scope: dict[str, Any] = {
             "discover": discovery,
-            "seed": discovery["program"]["seed_candidate"],
+            "seed": lookup(discovery, "program.seed_candidate"),
             "token": token,
             "truncated_token": token[:-1],
             "altered_token": altered,
@@ -187,7 +189,7 @@ class CheckRun:
                 message["params"] = render(step.params, scope)
         headers = {name: render(value, scope) for name, value in step.http.headers.items()}
         http = step.http.model_copy(update={"query": render(step.http.query, scope), "headers": headers})
-        limit = self._scope["discover"]["limits"]["max_request_bytes"]
+        limit = render("${discover.limits.max_request_bytes}", scope) if http.upload else 0
         return message, RawRequest(
             body=as_bytes(render(step.raw, scope)) if step.kind == "raw" else as_json(message),
             http=http,
@@ -362,67 +364,45 @@ async def exits(command: Sequence[str], how: Literal["input", "sigterm"], *, wit
         stderr=subprocess.DEVNULL,
         env={**os.environ, "GEPA_STDIO": "1"},
         start_new_session=True,
-        bufsize=0,
-    )
-    if process.stdin is None or process.stdout is None:
-        raise RuntimeError("the process has no pipes")
-    written = asyncio.StreamReader(LONGEST_LINE)
-    reading, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(written), process.stdout
     )
     try:
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(DISCOVER)
-        async with asyncio.timeout(FIRST_ANSWER_S):
-            while not _is_answer(line := await _line(written)):
-                if not line:
-                    return "it ended before it answered `discover`"
-    except TimeoutError:
-        return f"no answer of `discover` within {FIRST_ANSWER_S:g} s"
-    else:
+        return await in_daemon_thread(functools.partial(_instead_of_exit, process, how, within_s))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _instead_of_exit(process: subprocess.Popen[bytes], how: Literal["input", "sigterm"], within_s: float) -> str:
+    if process.stdin is None or process.stdout is None:
+        raise RuntimeError("the process has no pipes")
+    answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    threading.Thread(target=_read_on, args=(process.stdout, answers), daemon=True).start()
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(DISCOVER)
+        process.stdin.flush()
+    try:
+        if not answers.get(timeout=FIRST_ANSWER_S):
+            return "it ended before it answered `discover`"
         if how == "input":
             process.stdin.close()
         else:
             process.terminate()
-        try:
-            async with asyncio.timeout(within_s):
-                await _exit(process, written)
-        except TimeoutError:
-            return f"it still runs after {within_s:g} s"
-        return ""
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.stdin.close()
-        reading.close()
-        process.wait()
+        process.wait(within_s)
+    except queue.Empty:
+        return f"no answer of `discover` within {FIRST_ANSWER_S:g} s"
+    except subprocess.TimeoutExpired:
+        return f"it still runs after {within_s:g} s"
+    return ""
 
 
-async def _line(written: asyncio.StreamReader) -> bytes:
-    """Return the next line; of one that is too long for an answer, a newline."""
-    try:
-        return await written.readline()
-    except ValueError:
-        return b"\n"
-
-
-async def _exit(process: subprocess.Popen[bytes], written: asyncio.StreamReader) -> None:
-    """Wait for the exit of the process itself: processes that it started may hold its output open.
-
-    What it writes until then is read, so that it is not held up.
-    """
-    reading = asyncio.create_task(_discard(written))
-    try:
-        while process.poll() is None:  # noqa: ASYNC110  # nothing announces it on every system
-            await asyncio.sleep(POLL_S)
-    finally:
-        reading.cancel()
-
-
-async def _discard(written: asyncio.StreamReader) -> None:
-    data = b"any"
-    while data:
-        data = await written.read(CHUNK)
+def _read_on(output: IO[bytes], answers: "queue.SimpleQueue[bool]") -> None:
+    """Read to the end, so that the process is not held up; put True for an answer, and False for the end."""
+    with output:
+        for line in iter(functools.partial(output.readline, LONGEST_LINE), b""):
+            if _is_answer(line):
+                answers.put(True)
+    answers.put(False)
 
 
 def _is_answer(line: bytes) -> bool:

@@ -17,9 +17,9 @@ import aiohttp
 from multidict import CIMultiDict
 
 from gepa_client.conformance.cases import HttpOverrides
-from gepa_client.errors import summary
+from gepa_client.errors import AnswerTooLarge, summary
 from gepa_client.transport.address import TOKEN_VARIABLE, find_token, http_url, rpc_url, socket_of
-from gepa_client.transport.http_transport import connector, unconnected
+from gepa_client.transport.http_transport import bounded_body, connector, unconnected
 
 MAX_ANSWER_BYTES = 256 * 2**20
 CHUNK_BYTES = 64 * 1024
@@ -112,11 +112,13 @@ class RawTransport:
                     allow_redirects=False,
                 )
                 try:
-                    read = await _read(response)
+                    read = await bounded_body(response, MAX_ANSWER_BYTES)
                 finally:
                     response.close()
         except TimeoutError as error:
             raise NoAnswer(f"no answer within {timeout_s:g} s") from error
+        except AnswerTooLarge as error:
+            raise NoAnswer(str(error)) from error
         except aiohttp.ClientConnectorError as error:
             raise NotConnected(unconnected(self.address, error)) from error
         except (aiohttp.ClientError, OSError) as error:
@@ -199,17 +201,6 @@ async def _endless(body: bytes, size: int) -> AsyncIterator[bytes]:
     blanks = b" " * CHUNK_BYTES
     for _ in range(size // CHUNK_BYTES + 1):
         yield blanks
-
-
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in response.content.iter_any():
-        size += len(chunk)
-        if size > MAX_ANSWER_BYTES:
-            raise NoAnswer(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 def _body(body: bytes) -> str:

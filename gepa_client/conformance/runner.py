@@ -1,5 +1,6 @@
 """Run checks against one endpoint, one after the other, each within a time limit, and report what they found."""
 
+import contextlib
 import json
 import math
 import time
@@ -11,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from gepa_client.conformance.cases import ABSENT, CORE, Check, Mismatch, as_json, load_checks, lookup, mismatches, shown
+from gepa_client.conformance.cases import ABSENT, CORE, Check, as_json, load_checks, lookup, mismatches, shown
 from gepa_client.conformance.check_run import CheckFailed, CheckRun, NotJson, read
 from gepa_client.conformance.raw_transport import NoAnswer, NotConnected, RawRequest, RawTransport
 from gepa_client.errors import ConnectionLost
@@ -27,6 +28,9 @@ PROBE_EVALUATE_S = 75.0
 """Seconds in which it then runs an example: those of a check that has failed may take a minute before."""
 
 HTTP_UNAUTHORIZED = 401
+DISCOVERS = "core.discover.complete"
+"""The check that states what is wrong with an answer of `discover`; without a right one no other can run."""
+
 NO_DISCOVERY = "`discover` had no answer that fits the contract"
 Level = Literal["core", "full"]
 
@@ -187,41 +191,27 @@ class _Run:
     def __init__(self, transport: RawTransport, command: Sequence[str]) -> None:
         self._transport = transport
         self._command = command
-        self._discovery: JsonValue = None
-        self._complaint: CheckFailed | None = None
+        self._discovery: JsonValue = {}  # until it has an answer that fits the contract
         self.outcomes: list[CheckOutcome] = []
         self.lost = ""
 
     async def discover(self) -> None:
-        """Read the endpoint's description, or why it cannot be used; the checks judge its envelope."""
-        request = _request("discover", {})
+        """Read the endpoint's description, if it fits the contract; the checks judge the answer."""
         try:
-            answer = await self._transport.send(request, timeout_s=DISCOVER_TIMEOUT_S)
-            if answer.status == HTTP_UNAUTHORIZED:
-                raise Unauthorized(refused(self._transport.token))
-            message = read(answer.body)
+            answer = await self._transport.send(_request("discover", {}), timeout_s=DISCOVER_TIMEOUT_S)
         except NoAnswer as error:
             what = "" if isinstance(error, NotConnected) else "`discover`: "
             raise ConnectionLost(f"{what}{error}", sent=False) from error
-        except NotJson as error:
-            self._complaint = CheckFailed(Mismatch("", "JSON", f"HTTP {answer.status}: {error}"), request=request)
-            return
-        result = lookup(message, "result")
-        try:
-            DiscoverResult.model_validate(None if result is ABSENT else result)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, ("result", *first["loc"])))
-            found = Mismatch("", f"at `{where}` what the schema has ({first['msg']})", shown(message))
-            self._complaint = CheckFailed(found, request=request)
-            return
-        self._discovery = result
+        if answer.status == HTTP_UNAUTHORIZED:
+            raise Unauthorized(refused(self._transport.token))
+        with contextlib.suppress(NotJson, ValidationError):
+            result = lookup(read(answer.body), "result")
+            DiscoverResult.model_validate(result)
+            self._discovery = result
 
     async def outcome(self, check: Check, *, is_last: bool) -> CheckOutcome:
         """Run one check; after one without an answer, find out whether the server still answers."""
-        if self._discovery is None:
-            if self._complaint is not None and check.id == "core.discover.complete":
-                return self._broken(check, self._complaint)
+        if not self._discovery and check.id != DISCOVERS:
             return CheckOutcome(check, Verdict.NOT_VERIFIED, NO_DISCOVERY)
         skip = reason_to_skip(check, self._discovery)
         if skip is not None:
@@ -234,7 +224,7 @@ class _Run:
     @property
     def described(self) -> str:
         """Server and program as `discover` names them."""
-        if self._discovery is None:
+        if not self._discovery:
             return "unknown"
         server, program = self._discovery["server"], self._discovery["program"]
         named = " ".join(filter(None, (server["name"], server["version"])))
@@ -259,7 +249,7 @@ class _Run:
         step = f"step {run.at} of {len(check.steps)}: " if len(check.steps) > 1 else ""
         return self._broken(check, failure, step, time.monotonic() - started)
 
-    def _broken(self, check: Check, failure: CheckFailed, step: str = "", seconds: float = 0.0) -> CheckOutcome:
+    def _broken(self, check: Check, failure: CheckFailed, step: str, seconds: float) -> CheckOutcome:
         transport, token = self._transport, self._transport.token
 
         def without_token(text: str) -> str:
@@ -278,9 +268,9 @@ class _Run:
     async def _probe(self, last: str, *, evaluates: bool) -> None:
         """Set `lost` if the server does not answer, or if it `evaluates` and does not. `last`: the last that ran."""
         requests = [(_request("discover", {}), PROBE_S)]
-        program = self._discovery["program"]
-        if evaluates and program["name"] == "conformance":
-            params = {"candidate": program["seed_candidate"], "batch": [{"id": "a", "data": {}}]}
+        if evaluates and lookup(self._discovery, "program.name") == "conformance":
+            seed = self._discovery["program"]["seed_candidate"]
+            params = {"candidate": seed, "batch": [{"id": "a", "data": {}}]}
             requests.append((_request("evaluate", params), PROBE_EVALUATE_S))
         for request, timeout_s in requests:
             try:
@@ -313,7 +303,7 @@ def reason_to_skip(check: Check, discovery: JsonValue) -> str | None:
 
 def what_is_missing(check: Check, discovery: JsonValue, *, has_token: bool) -> str | None:
     """Return what a check that applies needs and the endpoint or the runner has not, or None if nothing."""
-    served = discovery["program"]["name"]
+    served = lookup(discovery, "program.name")
     if check.program is not None and served != check.program:
         return f"needs the {check.program} program; this endpoint serves {served}"
     if check.needs_token and not has_token:

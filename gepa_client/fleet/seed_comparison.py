@@ -83,8 +83,8 @@ def difference(row: str, first: Results, other: Results, *, exact: bool) -> Diff
     names = ["output"] if any(result["status"] == "rollout" for result in every) else list(_VALUES)
     for name in ["status", *names]:
         theirs, ours = ([_value(name, result) for result in results] for results in (first, other))
-        alike = all(_equal(a, b, exact=exact) for values in (theirs, ours) for a, b in pairwise(values))
-        if alike and not _equal(ours[0], theirs[0], exact=exact):
+        alike = all(same(a, b, exact=exact) for values in (theirs, ours) for a, b in pairwise(values))
+        if alike and not same(ours[0], theirs[0], exact=exact):
             return Difference(row, _VALUES.get(name, name), ours[0], theirs[0])
     return None
 
@@ -95,7 +95,7 @@ def _value(name: str, result: Mapping[str, Any]) -> Any:
     return result.get(name) if result["status"] in ("ok", "rollout") else None
 
 
-def _equal(a: object, b: object, *, exact: bool) -> bool:
+def same(a: object, b: object, *, exact: bool = True) -> bool:
     """Return whether two JSON values are equal; 1 and 1.0 are, true and 1 are not, and the order of keys is free.
 
     `exact`: numbers that are `_CLOSE` are not equal, also within texts.
@@ -103,9 +103,9 @@ def _equal(a: object, b: object, *, exact: bool) -> bool:
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_equal(a[key], b[key], exact=exact) for key in a)
+        return a.keys() == b.keys() and all(same(a[key], b[key], exact=exact) for key in a)
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(_equal(x, y, exact=exact) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(same(x, y, exact=exact) for x, y in zip(a, b, strict=True))
     if not exact and isinstance(a, int | float) and isinstance(b, int | float) and float in (type(a), type(b)):
         return math.isclose(a, b, rel_tol=_CLOSE, abs_tol=_CLOSE)
     if not exact and isinstance(a, str) and isinstance(b, str):

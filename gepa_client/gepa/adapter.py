@@ -36,7 +36,7 @@ from gepa_client.gepa.rows import AnyRow, RowLoader, as_row, list_server_rows
 from gepa_client.journal.answer_entries import CommitGraph
 from gepa_client.journal.entries import EVALUATE
 from gepa_client.journal.journal import Journal, execute_missing, gather_recorded
-from gepa_client.journal.requests import Tally, request_key
+from gepa_client.journal.requests import Tally, digest_of, request_key
 from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.event_loop import EventLoopThread, GroupTask
 from gepa_client.transport.responses import validated
@@ -80,6 +80,8 @@ class RemoteAdapter:
     share the work.
     `prices`: of models whose calls servers report without a cost; by default those of litellm's table.
     `known`: results that serve later requests; set it if the program is deterministic.
+    `raced`: the batches of the survivors of a race, by the digest of their texts, which the next `batch_evaluate`
+    returns. `complete`: changes a candidate before it is evaluated alone; returns False if all its rows are to fail.
     `seed`: of the run, for the choice between several steps of a component in a reflective dataset.
 
     Raises:
@@ -116,6 +118,8 @@ class RemoteAdapter:
         self._trace_policy = TracePolicy()
         self.batches = BatchBuilder(failure_score)
         self.known: KnownResults | None = None
+        self.raced: dict[str, Batch] = {}
+        self.complete: Callable[[Candidate], bool] = lambda _candidate: True
         limit = InFlightLimit(concurrency)
 
         def fleet(splits: Callable[[DiscoverResult], list[str]] | None = None) -> Fleet:
@@ -213,6 +217,8 @@ class RemoteAdapter:
         Raises:
             Interrupted: an example got no result. RpcError, ClientError: the call is wrong or the program cannot run.
         """
+        if not self.complete(candidate):
+            return self.batches.build(batch, [{"status": "program_error"}] * len(batch))
         return self._evaluate([(candidate, batch)], trace=capture_traces)[0]
 
     def batch_evaluate(
@@ -225,6 +231,9 @@ class RemoteAdapter:
         Without `callbacks`, traces are captured unless `capture_traces` is False; with them, of what GEPA reads alone,
         unless it evaluates whole batches.
         """
+        raced, self.raced = self.raced, {}
+        if raced:
+            return [raced[digest_of(candidate)] for candidate, _ in items]
         trace = self._trace_policy.wanted(capture_traces, whole_batches=self.discovery.limits.whole_batches)
         return self._evaluate(items, trace=trace, together="batch_evaluate" in self.discovery.capabilities)
 

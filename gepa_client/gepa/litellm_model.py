@@ -60,36 +60,6 @@ class Completion:
     cut_off: bool = False
 
 
-class RequestPacer:
-    """Spaces requests of several threads evenly: at most `per_minute` start in any minute, never two at once.
-
-    `per_minute`: None for no limit. `cancel_token`: once it is cancelled, waits end and raise its reason.
-    """
-
-    def __init__(self, per_minute: float | None = None, cancel_token: CancelToken | None = None) -> None:
-        self._limiter = None if per_minute is None else RateLimiter(1, 60.0 / per_minute)
-        self._cancel_token = CancelToken() if cancel_token is None else cancel_token
-        self._cancelled = threading.Event()
-        self._cancel_token.add_listener(lambda _: self._cancelled.set())
-
-    def turn(self) -> None:
-        """Wait until the next request may start; threads take turns in the order of arrival.
-
-        Raises:
-            Interrupted: the run must stop.
-        """
-        self._wait_until(time.monotonic() + (0.0 if self._limiter is None else self._limiter.reserve()))
-
-    def pause(self, seconds: float) -> None:
-        """Wait before a request is repeated; it needs a turn of its own afterwards. Raises as `turn`."""
-        self._wait_until(time.monotonic() + seconds)
-
-    def _wait_until(self, at: float) -> None:
-        while (left := at - time.monotonic()) > 0 and not self._cancelled.wait(left):
-            pass
-        self._cancel_token.check()
-
-
 class LiteLLMModel:
     """A callable that takes a prompt or chat messages and returns text, retrying transient failures.
 
@@ -122,7 +92,8 @@ class LiteLLMModel:
         self.kwargs = kwargs
         self.total_cost = 0.0
         self._lock = threading.Lock()
-        self._pacer = RequestPacer(per_minute, cancel_token)
+        self._limiter = None if per_minute is None else RateLimiter(1, 60.0 / per_minute)
+        self._cancel_token = CancelToken() if cancel_token is None else cancel_token
         self._random = random.SystemRandom()  # never the global generator, which GEPA's runs may depend on
 
     def __repr__(self) -> str:
@@ -159,7 +130,7 @@ class LiteLLMModel:
 
     def _answer(self, litellm: Any, messages: list[dict[str, Any]]) -> Any:
         for attempt in range(1, self.max_attempts + 1):
-            self._pacer.turn()
+            self._cancel_token.pause(0.0 if self._limiter is None else self._limiter.reserve())
             try:
                 return litellm.completion(
                     model=self.name,
@@ -174,7 +145,7 @@ class LiteLLMModel:
                 pause_s = min(self.pause_s * 2 ** (attempt - 1), LONGEST_PAUSE_S) * self._random.uniform(0.75, 1.25)
                 asked_s = _retry_after(error)
                 self.on_retry(one_line(_lost_connection(error) or f"{type(error).__name__}: {error}", LONGEST_ERROR))
-            self._pacer.pause(max(pause_s, asked_s))
+            self._cancel_token.pause(max(pause_s, asked_s))
         raise AssertionError("the last attempt returns or raises")
 
 

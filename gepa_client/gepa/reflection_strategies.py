@@ -27,7 +27,7 @@ from gepa_client.journal.answer_entries import CUT_OFF, HALF_CHARACTER, Completi
 from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal, execute_missing
 from gepa_client.journal.requests import RecordedRequest, digest_of, request_key
-from gepa_client.journal.run_events import TextAnswer, UnusableReason
+from gepa_client.journal.run_events import TextAnswer, UnusableReason, UnusableText
 from gepa_client.transport.event_loop import EventLoopThread, GroupTask, in_daemon_thread
 from protocol import JsonValue
 
@@ -39,30 +39,12 @@ HINTS = "# Hints from the person who runs this optimization"
 """The heading of hints in a prompt."""
 
 
-@dataclass(frozen=True)
-class Unusable:
-    """A proposed text that was not evaluated, or only after a second prompt. `reason`: what was wrong with it first.
-
-    `asked_again`: a model was asked once more. `then`: what was wrong with its second answer, None if it was usable.
-    """
-
-    component: str
-    reason: UnusableReason
-    asked_again: bool = False
-    then: UnusableReason | None = None
-
-    @property
-    def dropped(self) -> bool:
-        """Whether the proposal lacks the text."""
-        return not self.asked_again or self.then is not None
-
-
 @dataclass
 class TextProposal(ReflectionProposal):
     """A proposal with what it was made from; the fields are those of `ProposalMade`, and the texts it has not."""
 
     answers: list[TextAnswer] = field(default_factory=list)
-    unusable: list[Unusable] = field(default_factory=list)
+    unusable: list[UnusableText] = field(default_factory=list)
     mutation: int | None = None
     by_hand: str | None = None
     request: str | None = None
@@ -130,7 +112,7 @@ class ConcurrentReflection(ReflectionStrategy):
         self.check = check
         self.hints = hints
         self._read: list[tuple[int, TextAnswer]] = []  # of the present call of `propose`, by job, as the next ones
-        self._unusable: list[tuple[int, Unusable]] = []
+        self._unusable: list[tuple[int, UnusableText]] = []
         self._gives_blocks = True  # until a second prompt for a block is answered with a text, but without one
 
     @property
@@ -231,7 +213,10 @@ class ConcurrentReflection(ReflectionStrategy):
             answers[at] = answer if then is None else None
             if isinstance(answer, Exception):
                 continue
-            self._unusable.append((task.job, Unusable(task.component, reason, asked_again=True, then=then)))
+            unusable = UnusableText(
+                component=task.component, reason=reason, asked_again=True, then=then, dropped=then is not None
+            )
+            self._unusable.append((task.job, unusable))
             if then is None and task.form.lacks_block(answer.text):
                 self._gives_blocks = False
         return answers
@@ -375,7 +360,9 @@ class ProgramReflection(ReflectionStrategy):
                 if text is not None and reason is None:
                     proposal.new_texts[name] = text
                 elif reason is not None:
-                    proposal.unusable.append(Unusable(name, reason))
+                    proposal.unusable.append(
+                        UnusableText(component=name, reason=reason, asked_again=False, dropped=True)
+                    )
         return found
 
     def _judged(self, text: str | None, before: str) -> UnusableReason | None:

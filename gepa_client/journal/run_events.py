@@ -363,7 +363,17 @@ class RecordCuts(_Part):
         return cls(prompts=len(cuts), **sums, first=first, last=last, settings=settings)
 
 
-class UnusableAnswer(Decision):
+class UnusableText(_Part):
+    """What a proposal has of an `UnusableAnswer`."""
+
+    component: str
+    reason: UnusableReason
+    asked_again: bool
+    then: UnusableReason | None = None
+    dropped: bool
+
+
+class UnusableAnswer(UnusableText, Decision):
     """An answer of reflection that held no new text of a component, which is never evaluated. `reason`: why.
 
     `asked_again`: the model was asked once more, with the reason; `then`: why its second answer was unusable too, None
@@ -373,11 +383,6 @@ class UnusableAnswer(Decision):
     event: Literal["unusable_answer"] = "unusable_answer"
     iteration: int
     proposal: int | None = None
-    component: str
-    reason: UnusableReason
-    asked_again: bool
-    then: UnusableReason | None = None
-    dropped: bool
 
 
 class UnusableAnswers(_Part):

@@ -15,7 +15,7 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.analysis.power import Noise
 from gepa_client.certificate.sealed_test import decide, part_of_test, recorded_plan
 from gepa_client.errors import ClientError, Interrupted
-from gepa_client.evolution.code_adapter import code_counts_as_mergeable
+from gepa_client.evolution.code_merge import code_counts_as_mergeable
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.gepa.known_results import KnownResults

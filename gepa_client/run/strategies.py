@@ -10,7 +10,7 @@ from gepa.strategies.proposal_sampling import IndependentSampling, PxNSampling, 
 from gepa.strategies.proposal_selection import AllImprovements, BestImprovement, SelectionStrategy, TopKImprovements
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.evolution.code_adapter import CodeMerge, EvolvingAdapter
+from gepa_client.evolution.code_merge import CodeMerge
 from gepa_client.evolution.code_reflection import DEFAULT_TEMPLATE, CodeReflection
 from gepa_client.evolution.mutations import Lineage, MutationRunner, ScoringSelection
 from gepa_client.gepa.adapter import RemoteAdapter
@@ -21,7 +21,7 @@ from gepa_client.run.failures import FailFastCallback
 from gepa_client.run.resolved_settings import evolve_of
 from gepa_client.run.splits import Splits
 from gepa_client.selection.paired_acceptance import PairedAcceptance
-from gepa_client.selection.race import RacedSelection, RacingAdapter, behind_best
+from gepa_client.selection.race import RacedSelection, behind_best
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.run_settings import GEPA_MINIBATCH, Evolve
 from gepa_client.steering.steering import ActiveRequests, steered
@@ -96,7 +96,7 @@ def racing(
     selection = arguments["selection_strategy"]
     on_lost = selection.lineage.lost if isinstance(selection, ScoringSelection) else lambda _candidate: None
     race = RacedSelection(selection, adapter, val, config.seed, config.perfect_score, on_lost, dropped)
-    arguments |= {"selection_strategy": race, "adapter": RacingAdapter(arguments["adapter"], race)}
+    arguments["selection_strategy"] = race
     return race
 
 
@@ -158,8 +158,8 @@ def evolution_arguments(config: RunConfig, adapter: RemoteAdapter, reflection: A
     lineage = Lineage(adapter.commits)
     mutations = MutationRunner(adapter, lineage, emit)
     merge = CodeMerge(adapter, mutations)
-    return {
-        "adapter": EvolvingAdapter(adapter, merge),
+    adapter.complete = merge.complete
+    return unchanged | {
         "reflection_strategy": CodeReflection(
             adapter, reflection, mutations, lineage, config.code_template or DEFAULT_TEMPLATE
         ),

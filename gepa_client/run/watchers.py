@@ -3,7 +3,7 @@
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gepa.core.callbacks import (
@@ -158,8 +158,7 @@ class ProposalWatcher(ReflectionStrategy):
             for unusable in made.unusable:
                 if unusable.dropped:
                     self.dropped[unusable.then or unusable.reason] = None
-                fields = {**asdict(unusable), "dropped": unusable.dropped}
-                self.emit(UnusableAnswer(iteration=self._iteration, proposal=number, **fields))
+                self.emit(UnusableAnswer(iteration=self._iteration, proposal=number, **dict(unusable)))
             if made.new_texts:
                 texts = {**parent, **made.new_texts}
                 self._children.append((number, digest_of(texts)[:SHOWN], texts == parent))

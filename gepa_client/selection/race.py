@@ -220,7 +220,6 @@ class RacedSelection:
     on_lost: Callable[[Candidate], None] = lambda _candidate: None
     dropped: Set[int] = frozenset()
     _races: int = field(default=0, init=False)
-    _survivors: dict[str, RacedProposal] = field(default_factory=dict, init=False)
     _lost: dict[int, RacedOut] = field(default_factory=dict, init=False)
     """How proposals of the last selection lost, by their `id`."""
 
@@ -228,6 +227,8 @@ class RacedSelection:
         self, proposals: list[CandidateProposal[Any]], state: GEPAState[Any, Any], acceptance: AcceptanceCriterion
     ) -> list[CandidateProposal[Any]]:
         """Return the proposals that the other strategy selects and that survive their race.
+
+        The adapter has the results of survivors on the rows that GEPA's cache lacks, in the order of the rows.
 
         Raises: as `RemoteAdapter.evaluate`.
         """
@@ -245,7 +246,8 @@ class RacedSelection:
             self._count(loser, state)
             self.on_lost(loser.candidate)
         survivors = [each for each in selected if digest_of(each.candidate) in kept]
-        self._survivors = {digest: each for digest, each in kept.items() if each.evaluated}
+        batches = {digest: self._batch(each, sorted(each.evaluated)) for digest, each in kept.items() if each.evaluated}
+        self.adapter.raced = batches
         raced_out = ((each, lost.get(digest_of(each.candidate))) for each in selected)
         self._lost = {id(each): self._outcome(loser) for each, loser in raced_out if loser is not None}
         return survivors
@@ -254,14 +256,6 @@ class RacedSelection:
         """Return the fields of `Rejected` by which a proposal of the last selection that lost its race differs."""
         lost = self._lost.get(id(proposal))
         return {} if lost is None else lost.rejecting()
-
-    def take_survivors(self) -> dict[str, Batch]:
-        """Return the results of each survivor, by the digest of its texts; once after each selection.
-
-        They are those on the rows that GEPA's cache lacks, in the order of the rows.
-        """
-        survivors, self._survivors = self._survivors, {}
-        return {digest: self._batch(each, sorted(each.evaluated)) for digest, each in survivors.items()}
 
     def _race(self, proposals: Sequence[RacedProposal], pool: Sequence[Mapping[int, float]]) -> BlockRace:
         order = race_order(self.val.all_ids(), self.seed, self._races)
@@ -293,31 +287,6 @@ class RacedSelection:
             saved=len(self.val) - len(loser.known) - len(loser.evaluated),
             rows=len(self.val),
         )
-
-
-class RacingAdapter:
-    """An adapter for `gepa.optimize` that does not evaluate the survivors of a race again."""
-
-    def __init__(self, adapter: Any, race: RacedSelection) -> None:
-        self._adapter = adapter
-        self._race = race
-
-    def batch_evaluate(
-        self, items: Sequence[tuple[Candidate, Sequence[Any]]], capture_traces: bool | None = None
-    ) -> list[Batch]:
-        """Return the results that a race has of its survivors, in the first call after it; else evaluate.
-
-        Raises: as the adapter.
-        """
-        survivors = self._race.take_survivors()
-        if survivors:
-            return [survivors[digest_of(candidate)] for candidate, _ in items]
-        evaluated: list[Batch] = self._adapter.batch_evaluate(items, capture_traces)
-        return evaluated
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what the adapter has."""
-        return getattr(self._adapter, name)
 
 
 def behind_best(state: GEPAState[Any, Any], dropped: Set[int]) -> set[int]:

@@ -26,6 +26,7 @@ class CancelToken:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._cancelled = threading.Event()
         self._reason: Interrupted | None = None
         self._listeners: list[Callable[[Interrupted], None]] = []
 
@@ -40,6 +41,7 @@ class CancelToken:
             if self._reason is not None:
                 return
             self._reason = reason
+            self._cancelled.set()
             listeners = list(self._listeners)
         for listener in listeners:
             listener(reason)
@@ -56,6 +58,11 @@ class CancelToken:
         """Raise the reason, if there is one."""
         if self._reason is not None:
             raise self._reason.again()
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long, but no longer than until there is a reason; raise it then."""
+        self._cancelled.wait(seconds)
+        self.check()
 
 
 class EventLoopThread:

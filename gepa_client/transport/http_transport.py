@@ -130,7 +130,7 @@ class HttpTransport:
                 return HttpResponse(
                     status=response.status,
                     retry_after=response.headers.get("Retry-After", ""),
-                    body=await self._bounded_body(response),
+                    body=await bounded_body(response, self._bound),
                 )
         except aiohttp.ClientSSLError as error:
             raise Refused(f"no trusted connection to {self._url}: {error}") from error
@@ -145,17 +145,18 @@ class HttpTransport:
                 raise ConnectionLost(self._cut, sent=content.has_begun, refused=True) from error
             raise ConnectionLost(f"connection to {self._url} lost: {summary(error)}") from error
 
-    async def _bounded_body(self, response: aiohttp.ClientResponse) -> bytes:
-        bound = self._bound
-        if response.content_length is not None and response.content_length > bound:
+
+async def bounded_body(response: aiohttp.ClientResponse, bound: int) -> bytes:
+    """Return the body of a response. Raises `AnswerTooLarge` if it has more bytes than `bound`."""
+    if response.content_length is not None and response.content_length > bound:
+        response.close()
+        raise AnswerTooLarge(response.content_length, bound)
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := await response.content.readany():
+        size += len(chunk)
+        if size > bound:
             response.close()
-            raise AnswerTooLarge(response.content_length, bound)
-        chunks: list[bytes] = []
-        size = 0
-        while chunk := await response.content.readany():
-            size += len(chunk)
-            if size > bound:
-                response.close()
-                raise AnswerTooLarge(size, bound)
-            chunks.append(chunk)
-        return b"".join(chunks)
+            raise AnswerTooLarge(size, bound)
+        chunks.append(chunk)
+    return b"".join(chunks)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from gepa_client import RemoteAdapter
-from gepa_client.evolution.code_adapter import CodeMerge, EvolvingAdapter
+from gepa_client.evolution.code_merge import CodeMerge
 from gepa_client.evolution.mutations import Lineage, MutationRequest, MutationRunner
 from protocol.code import commit_of
 from protocol.errors import MutationRejected
@@ -20,7 +20,7 @@ class Merging:
         self.lineage = Lineage(adapter.commits)
         self.mutations = MutationRunner(adapter, self.lineage, self.events.append)
         self.code_merge = CodeMerge(adapter, self.mutations)
-        self.evolving = EvolvingAdapter(adapter, self.code_merge)
+        adapter.complete = self.code_merge.complete
         seed = adapter.seed_candidate
         self.pool = [seed, self.child(seed, first), self.child(seed, second)]
         self.state = SimpleNamespace(
@@ -40,7 +40,7 @@ class Merging:
         self.code_merge.on_iteration_start({"state": self.state})
         self.code_merge.on_evaluation_start({"candidate_idx": None, "parent_ids": [1, 2]})
         self.during = self.state.evaluation_cache
-        self.batch = self.evolving.evaluate(rows(2), pick)
+        self.batch = self.adapter.evaluate(rows(2), pick)
         self.code_merge.on_evaluation_end({})
         return pick
 

@@ -12,7 +12,6 @@ from gepa.proposer.reflective_mutation.reflection_lm import StatelessReflectionL
 from gepa_client import ConcurrentReflection, ProgramReflection, RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerCheck
 from gepa_client.gepa.reflection_prompt import RecordBudget
-from gepa_client.gepa.reflection_strategies import Unusable
 from gepa_client.journal.entries import COMPLETION
 from tests.support.waiting import eventually, until
 
@@ -166,7 +165,8 @@ def test_a_component_without_a_usable_answer_is_left_out_and_the_others_of_its_j
     job = ({"a": "text a", "b": "text b"}, {"a": [{"x": 1}], "b": [{"x": 1}]}, ["a", "b"])
     [proposal] = reflection.propose([job])
     assert proposal.new_texts == {"b": "new"}
-    assert proposal.unusable == [Unusable("a", "monologue", asked_again=True, then="monologue")]
+    [unusable] = proposal.unusable
+    assert (unusable.component, unusable.then, unusable.dropped) == ("a", "monologue", True)
 
 
 def test_a_model_that_twice_gave_its_text_without_a_block_is_not_asked_twice_again():
@@ -188,5 +188,6 @@ def test_an_answer_whose_text_cannot_be_used_is_asked_for_once_more_with_the_rea
     reflection = ConcurrentReflection(second_time_right, check=AnswerCheck())
     [proposal] = reflection.propose([({"a": "text a"}, {"a": [{"x": 1}]}, ["a"])])
     assert proposal.new_texts == {"a": "new\n```\nexample\n```"}
-    assert proposal.unusable == [Unusable("a", "not text", asked_again=True)]
+    [unusable] = proposal.unusable
+    assert (unusable.reason, unusable.then, unusable.dropped) == ("not text", None, False)
     assert "could not be used: it " in prompts[1]

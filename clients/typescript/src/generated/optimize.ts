@@ -520,14 +520,14 @@ export interface RecordsCut {
 export interface UnusableAnswer {
   seconds: number;
   at: number | null;
-  event: "unusable_answer";
-  iteration: number;
-  proposal: number | null;
   component: string;
   reason: "truncated" | "empty" | "unchanged" | "monologue" | "ambiguous" | "not text" | "too long";
   asked_again: boolean;
   then: ("truncated" | "empty" | "unchanged" | "monologue" | "ambiguous" | "not text" | "too long") | null;
   dropped: boolean;
+  event: "unusable_answer";
+  iteration: number;
+  proposal: number | null;
 }
 /**
  * The records of a minibatch are there, and new texts of `components` are asked for.

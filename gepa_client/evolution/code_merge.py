@@ -1,4 +1,4 @@
-"""The adapter for runs whose code evolves: it merges the code of merged candidates."""
+"""Merges of candidates whose code evolves: GEPA makes them of components, and git merges their code."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +10,6 @@ from gepa.proposer import merge as gepa_merge
 
 from gepa_client.evolution.mutations import MutationRequest, MutationRunner, wait_for_answers
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.gepa.evaluation_results import Batch
 from protocol import Candidate
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, branch_of, commit_of
 
@@ -112,26 +111,3 @@ def _merged(ancestor: dict[str, str], chosen: dict[str, str], other: dict[str, s
         if chosen[name] == ancestor.get(name):
             merged[name] = other[name]
     return merged
-
-
-class EvolvingAdapter:
-    """A `RemoteAdapter` for `gepa.optimize`, with merges completed."""
-
-    propose_new_texts = None  # the engine reads it unconditionally
-
-    def __init__(self, adapter: RemoteAdapter, merge: CodeMerge) -> None:
-        self._adapter = adapter
-        self._merge = merge
-
-    def evaluate(self, batch: Sequence[Any], candidate: dict[str, str], capture_traces: bool = False) -> Batch:
-        """Evaluate as the adapter does, after merging the code of a merged candidate.
-
-        If the merge was rejected and the candidate is a copy of a parent, its rows fail, so that GEPA does not keep it.
-        """
-        if not self._merge.complete(candidate):
-            return self._adapter.batches.build(batch, [{"status": "program_error"}] * len(batch))
-        return self._adapter.evaluate(batch, candidate, capture_traces)
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what the adapter has."""
-        return getattr(self._adapter, name)
