@@ -132,7 +132,7 @@ class ProcessOutput:
 
 
 SILENCE_S = 3.0
-"""Seconds without an answer, from the first request or from what came in its place, after which the reason is reported."""
+"""Seconds without an answer, from the first request or what came in its place, until the reason is reported."""
 
 _MOST_SHOWN = 120
 """Characters of what was written in place of an answer."""
