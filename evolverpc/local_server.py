@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evolverpc.live_program import LiveLauncher, Propose, WithProposer, is_dspy
 from evolverpc_common.exact_values import MAX_SAFE_INTEGER
 from evolverpc_common.row_files import RowFileError, read_rows
 from evolverpc_common.settings.sources import SettingsError
@@ -25,7 +26,6 @@ from rpc_server.cli.announce import printed_output, start_failure
 from rpc_server.cli.listen_endpoint import bound, url_of
 from rpc_server.http import create_app, listening
 from rpc_server.methods.dataset_rows import Datasets, check_carried, program_rows, untyped_splits
-from rpc_server.program.live_program import LiveLauncher, Propose, WithProposer, is_dspy
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
 from rpc_server.settings import SETTINGS, CodeChangeSettings, ListenSettings, Settings, load_settings

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from evolverpc.live_program import Propose, is_dspy
 from evolverpc.local_server import NOT_OF_SERVER, SERVER, held_rows, is_named, served
 from evolverpc.result import Result, result_of
 from evolverpc.settings_types import OptimizeSettings
@@ -30,7 +31,6 @@ from gepa_client.views import notebook
 from gepa_client.views.console import STOPPED
 from gepa_client.views.final_summary import RunSummary
 from protocol.errors import RpcError
-from rpc_server.program.live_program import Propose, is_dspy
 
 WORKER = "_evolverpc_worker"
 """The module by which a process of a program is known: that of `rpc_server/worker/bootstrap.py`."""

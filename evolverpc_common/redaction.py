@@ -27,13 +27,14 @@ BEFORE = r"\\"
 MOST_BACKSLASHES = 15
 """Before an escaped character: JSON within JSON, four times."""
 
-_SECRET_NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTHORIZATION)$", re.IGNORECASE)
+SECRET_NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|AUTHORIZATION)$", re.IGNORECASE)
+"""Names of environment variables with secrets."""
 
 
 def secrets_of(environment: Mapping[str, str] | None = None) -> list[str]:
     """Return the values of environment variables with a secret's name (`..._API_KEY`, `GEPA_TOKEN`, ...)."""
     variables = os.environ if environment is None else environment
-    return [value for name, value in variables.items() if _SECRET_NAMES.search(name)]
+    return [value for name, value in variables.items() if SECRET_NAMES.search(name)]
 
 
 class Secrets:

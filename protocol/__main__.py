@@ -39,7 +39,7 @@ def contract() -> dict[str, Any]:
         "openrpc": "1.3.2",
         "info": {"title": "EvolveRPC evaluation protocol", "version": CURRENT_VERSION},
         "methods": [_method(method, definitions) for method in METHODS.values()],
-        "x-capabilities": {name: capability.summary for name, capability in CAPABILITIES.items()},
+        "x-capabilities": CAPABILITIES,
         "components": {
             "errors": {
                 kind.__name__: {

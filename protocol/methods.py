@@ -33,14 +33,6 @@ class RpcDiscoverParams(Params):
 
 
 @dataclass(frozen=True)
-class Capability:
-    """Something a server may offer beyond the core; it names it in `discover`."""
-
-    name: str
-    summary: str
-
-
-@dataclass(frozen=True)
 class Method:
     """One row of the contract.
 
@@ -57,33 +49,31 @@ class Method:
     idempotent: bool = False
 
 
-CAPABILITIES: dict[str, Capability] = {
-    capability.name: capability
-    for capability in (
-        Capability("batch", "JSON-RPC arrays of requests"),
-        Capability("idempotency", "`_meta.call_id`: the same call gives the same answer and runs nothing twice"),
-        Capability("async", "`_meta.wait_s`: a call not done in time answers `pending`; `get_result` collects it"),
-        Capability("partial", "`get_result.partial`: a pending evaluation answers with the results that are finished"),
-        Capability("cancel", "`cancel`; without a `call_id`, closing the connection cancels"),
-        Capability("reflective_datasets", "the program makes its own records: `make_reflective_dataset`"),
-        Capability("steps", "steps in trajectories, and feedback by component"),
-        Capability("score_trajectories", "`score` reads the trajectories of the results"),
-        Capability("refs", "`trajectory_ref` in place of inline trajectories; `_meta.group`, `get_traces`"),
-        Capability("example_timeout", "`_meta.example_timeout_s` lowers the limit of each example of a call"),
-        Capability("exact_values", "markers in example data and outputs, for values that readers of JSON change"),
-        Capability("datasets", "the server holds rows: `list_examples`, examples by `{id, split}`"),
-        Capability("untyped_rows", "rows of texts get the types that the program declares: `untyped` of an example"),
-        Capability("batch_evaluate", "`evaluate.items`: several candidates, each with its examples, in one call"),
-        Capability("proposals", "the program proposes its own new texts"),
-        Capability("commits", "the component `git_branch` names the commit that runs; `import_commits`"),
-        Capability("mutations", "`apply_mutation` on the program's code or texts, `outline_code`"),
-        Capability("scoring", "`score` for outputs made elsewhere"),
-        Capability("finalize", "the program receives the best candidate"),
-        Capability("adapter_state", "opaque state in and out of `make_reflective_dataset`"),
-        Capability("images", "images in records: `images` of `make_reflective_dataset` and `propose_new_texts`"),
-        Capability("openrpc", "`rpc.discover` answers the OpenRPC document"),
-    )
+CAPABILITIES: dict[str, str] = {
+    "batch": "JSON-RPC arrays of requests",
+    "idempotency": "`_meta.call_id`: the same call gives the same answer and runs nothing twice",
+    "async": "`_meta.wait_s`: a call not done in time answers `pending`; `get_result` collects it",
+    "partial": "`get_result.partial`: a pending evaluation answers with the results that are finished",
+    "cancel": "`cancel`; without a `call_id`, closing the connection cancels",
+    "reflective_datasets": "the program makes its own records: `make_reflective_dataset`",
+    "steps": "steps in trajectories, and feedback by component",
+    "score_trajectories": "`score` reads the trajectories of the results",
+    "refs": "`trajectory_ref` in place of inline trajectories; `_meta.group`, `get_traces`",
+    "example_timeout": "`_meta.example_timeout_s` lowers the limit of each example of a call",
+    "exact_values": "markers in example data and outputs, for values that readers of JSON change",
+    "datasets": "the server holds rows: `list_examples`, examples by `{id, split}`",
+    "untyped_rows": "rows of texts get the types that the program declares: `untyped` of an example",
+    "batch_evaluate": "`evaluate.items`: several candidates, each with its examples, in one call",
+    "proposals": "the program proposes its own new texts",
+    "commits": "the component `git_branch` names the commit that runs; `import_commits`",
+    "mutations": "`apply_mutation` on the program's code or texts, `outline_code`",
+    "scoring": "`score` for outputs made elsewhere",
+    "finalize": "the program receives the best candidate",
+    "adapter_state": "opaque state in and out of `make_reflective_dataset`",
+    "images": "images in records: `images` of `make_reflective_dataset` and `propose_new_texts`",
+    "openrpc": "`rpc.discover` answers the OpenRPC document",
 }
+"""What a server may offer beyond the core, and then names in `discover`: a summary of each."""
 
 METHODS: dict[str, Method] = {
     method.name: method

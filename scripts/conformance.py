@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gepa_client.conformance import CheckOutcome, ConformanceReport, Verdict, run_conformance
-from rpc_server.program import conformance_program
+from rpc_server.cli import conformance_program
 from sandbox_runtime import ServerEndpoint, ServerFailed, running_server
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,7 +42,7 @@ def running(name: str) -> Iterator[ServerEndpoint]:
     with tempfile.TemporaryDirectory(prefix="gepa-conformance-") as folder:
         repository = Path(folder) / "repository"
         repository.mkdir()
-        shutil.copyfile(ROOT / "rpc_server" / "program" / "conformance_program.py", repository / "conformance.py")
+        shutil.copyfile(ROOT / "rpc_server" / "cli" / "conformance_program.py", repository / "conformance.py")
         rows = [f"--datasets={split}={_rows(repository, split)}" for split in conformance_program.DATASETS]
         who = ("-c", "user.name=conformance", "-c", "user.email=conformance@localhost")
         for command in (("init", "--quiet"), ("add", "--all"), (*who, "commit", "--quiet", "--message", "seed")):

@@ -21,7 +21,7 @@ EXPECTED = (
     "protocol/conformance/core.json",
     "protocol/py.typed",
     "rpc_server/worker/main.py",
-    "rpc_server/program/conformance_program.py",
+    "rpc_server/cli/conformance_program.py",
     "gepa_client/py.typed",
     "gepa_client/page/dist/index.html",
     "gepa_client/page/dist/page.css",

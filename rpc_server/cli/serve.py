@@ -18,13 +18,13 @@ from evolverpc_common.row_files import RowFileError, read_rows
 from evolverpc_common.settings.sources import SettingsError
 from evolverpc_common.shielded import run_shielded
 from protocol.errors import ProgramFailed
+from rpc_server.cli import conformance_program
 from rpc_server.cli.announce import Announcer, printed_output
 from rpc_server.cli.listen_endpoint import Token, apply_listen_address, bound, token_for, url_of
 from rpc_server.cli.serve_command import CANNOT_START
 from rpc_server.http import SERVICE, create_app, listening
 from rpc_server.jail.jail import JailFactory, check_jail, create_jails, protect_memory
 from rpc_server.methods.dataset_rows import Datasets, Row, check_carried, program_rows, untyped_splits
-from rpc_server.program import conformance_program
 from rpc_server.program.launcher import program_environment
 from rpc_server.program.open_program import open_program
 from rpc_server.program.program import Program
@@ -69,10 +69,10 @@ async def serve(
     loop.add_signal_handler(signal.SIGTERM, serving.cancel)
     try:
         with token_for(settings, os.environ) as token, bound(settings, inherited) as sock:
-            if token.excluded_by is not None:
+            if token.is_exposed:
                 announce.note(
-                    f"the new token file {token.file} is in a git repository: a line in {token.excluded_by} makes "
-                    "git ignore it, so that it is not committed"
+                    f"warning: the token file {token.file} is in a git repository that does not ignore it: list it in "
+                    "a .gitignore, so that it is not committed"
                 )
             given = (
                 rows

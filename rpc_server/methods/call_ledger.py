@@ -27,7 +27,7 @@ from rpc_server import wire
 from rpc_server.methods.trace_store import TrajectoryRefs
 from rpc_server.program.process import report_output
 from rpc_server.program.program import Program, ResultDict
-from rpc_server.program.results import answer_too_large, without_output, written_by
+from rpc_server.program.results import failure, written_by
 from rpc_server.settings import Settings
 
 
@@ -134,7 +134,7 @@ class EvaluateJob(CallJob):
         """Serialize the result, or a failure if it is too large; null once all together are too large."""
         written = wire.write_to_keep(result)
         if len(written) > self._max_result_bytes:
-            written = wire.write(without_output(result, self._max_result_bytes))
+            written = wire.write(_without_output(result, self._max_result_bytes))
         self._bytes += len(written)
         return orjson.Fragment(written) if self._bytes <= self._max_bytes else _NO_ROOM
 
@@ -143,6 +143,26 @@ class EvaluateJob(CallJob):
         seconds = time.monotonic() - self._started
         cancelled = {"status": "cancelled", "score": None, "output": None, "seconds": seconds}
         return {"results": [cancelled if result is None else result for result in self._results]}
+
+
+_KEPT_WHERE_TOO_LARGE = ("trajectory_ref", "usage", "metric_calls", "hosts")
+
+
+def answer_too_large(size: int, most: int, examples: int) -> LimitExceeded:
+    """Return the error of a call whose result is too large as a whole."""
+    message = f"answer of {size} bytes for {examples} examples, more than {most} accepted: evaluate fewer at once"
+    return LimitExceeded(message, limit="answer_bytes", allowed=most, given=size)
+
+
+def _without_output(result: ResultDict, most: int) -> ResultDict:
+    """Return the failure for a result of more than `most` bytes. Its trajectory stays where it is kept."""
+    size = len(wire.write(result.get("output")))
+    size = size if size > most else len(wire.write(result))
+    kept: ResultDict = {name: result[name] for name in _KEPT_WHERE_TOO_LARGE if name in result}
+    log = written_by(result)
+    log = log if len(log) <= most else ""
+    message = f"output of {size} bytes, more than {most} accepted"
+    return {**failure("program_error", "output_too_large", message, result["seconds"], log), **kept}
 
 
 class MethodJob(CallJob):

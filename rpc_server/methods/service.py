@@ -35,7 +35,6 @@ from protocol import (
     Merge,
     OutlineCodeParams,
     OutlineCodeResult,
-    Params,
     ProgramInfo,
     ProposeNewTextsParams,
     ScoreParams,
@@ -43,16 +42,15 @@ from protocol import (
 )
 from protocol.code import added_to, commit_of
 from protocol.errors import LimitExceeded, TrajectoryExpired, UnknownCandidate
-from protocol.methods import CONTRACT_FILE, RpcDiscoverParams
+from protocol.methods import CONTRACT_FILE, Method, RpcDiscoverParams
 from rpc_server import wire
 from rpc_server.dispatch import Dispatcher, Handler
-from rpc_server.methods.call_ledger import CallJob, CallLedger, EvaluateJob, MethodJob, ScoreJob
+from rpc_server.methods.call_ledger import CallJob, CallLedger, EvaluateJob, MethodJob, ScoreJob, answer_too_large
 from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.methods.trace_store import TraceStore
 from rpc_server.process_limits import answer_bytes
 from rpc_server.program.open_program import changed_files
 from rpc_server.program.program import WRITE_TEXTS, Program, ProgramRefs, combined_limits
-from rpc_server.program.results import answer_too_large
 from rpc_server.settings import Settings
 from rpc_server.wire import invalid, read_params
 
@@ -121,88 +119,77 @@ class Service:
         await self._calls.close()
 
     def _table(self) -> dict[str, Handler]:
-        """Return the methods offered by name: the core's, and those with an advertised capability."""
-        handlers: dict[str, Handler] = {
-            "discover": self._discover,
-            "get_result": self._get_result,
-            "cancel": self._cancel,
-            "list_examples": self._list_examples,
-            "get_traces": self._get_traces,
-            "rpc.discover": self._rpc_discover,
-            "evaluate": self._job("evaluate", self._evaluate),
-            "make_reflective_dataset": self._job("make_reflective_dataset", self._make_reflective_dataset),
-            "propose_new_texts": self._job("propose_new_texts", self._propose_new_texts),
-            "score": self._job("score", self._score),
-            "finalize": self._job("finalize", self._finalize),
-            "import_commits": self._import_commits,
-            "outline_code": self._outline_code,
-            "apply_mutation": self._job("apply_mutation", self._apply_mutation),
-        }
-        return {
-            name: handler
-            for name, handler in handlers.items()
-            if METHODS[name].capability is None or METHODS[name].capability in self._capabilities
-        }
+        """Return the methods offered by name: the core's, and those with an advertised capability.
+
+        What costs nothing to repeat (`Method.idempotent`) is answered at once; any other method is a job.
+        """
+        offered = [method for method in METHODS.values() if method.capability in (None, *self._capabilities)]
+        return {method.name: self._answer(method) if method.idempotent else self._job(method) for method in offered}
+
+    def _own(self, method: Method) -> Callable[..., Any]:
+        """Return the function of this class that is named after a method."""
+        own: Callable[..., Any] = getattr(self, f"_{method.name.replace('.', '_')}")
+        return own
 
     # Answered at once.
 
-    async def _discover(self, params: dict[str, Any]) -> JsonValue:
-        read_params(DiscoverParams, params)
+    def _answer(self, method: Method) -> Handler:
+        answer = self._own(method)
+
+        async def handler(params: dict[str, Any]) -> JsonValue:
+            return await answer(read_params(method.params, params))
+
+        return handler
+
+    async def _discover(self, _: DiscoverParams) -> JsonValue:
         files = None if self._commits is not None else self._program.info.files
         changed = await asyncio.to_thread(changed_files, files or {}, self._folders)
         if not changed:
             return self._discovery
         return orjson.Fragment(self._describe(self._program.info.model_copy(update={"changed_files": changed})))
 
-    async def _rpc_discover(self, params: dict[str, Any]) -> JsonValue:
-        read_params(RpcDiscoverParams, params)
+    async def _rpc_discover(self, _: RpcDiscoverParams) -> JsonValue:
         return self._openrpc
 
-    async def _list_examples(self, params: dict[str, Any]) -> JsonValue:
-        request = read_params(ListExamplesParams, params)
+    async def _list_examples(self, request: ListExamplesParams) -> JsonValue:
         page = self._datasets.list(request.split, offset=request.offset, limit=request.limit)
         return page.model_dump(exclude_unset=True)
 
-    async def _get_traces(self, params: dict[str, Any]) -> JsonValue:
-        refs = read_params(GetTracesParams, params).refs
-        traces = self._refs.traces(refs)
+    async def _get_traces(self, request: GetTracesParams) -> JsonValue:
+        traces = self._refs.traces(request.refs)
         if (size := sum(map(len, traces))) > self._max_bytes:
-            raise answer_too_large(size, self._max_bytes, len(refs))
+            raise answer_too_large(size, self._max_bytes, len(traces))
         return {"traces": [*map(orjson.Fragment, traces)]}
 
-    async def _get_result(self, params: dict[str, Any]) -> JsonValue:
-        request = read_params(GetResultParams, params)
+    async def _get_result(self, request: GetResultParams) -> JsonValue:
         return await self._calls.get(request.call_id, request.wait_s, partial=request.partial)
 
-    async def _cancel(self, params: dict[str, Any]) -> JsonValue:
-        request = read_params(CancelParams, params)
+    async def _cancel(self, request: CancelParams) -> JsonValue:
         return CancelResult(status=await self._calls.cancel(request.call_id)).model_dump()
 
-    async def _import_commits(self, params: dict[str, Any]) -> JsonValue:
+    async def _import_commits(self, request: ImportCommitsParams) -> JsonValue:
         assert self._commits is not None, "offered with the capability alone"  # noqa: S101  # see `table`
-        request = read_params(ImportCommitsParams, params)
         bundles = [_decoded(f"bundles[{at}]", text) for at, text in enumerate(request.bundles)]
         return ImportCommitsResult(commits=await self._commits.import_commits(bundles)).model_dump()
 
-    async def _outline_code(self, params: dict[str, Any]) -> JsonValue:
+    async def _outline_code(self, request: OutlineCodeParams) -> JsonValue:
         assert self._commits is not None, "offered with the capability alone"  # noqa: S101  # see `table`
-        request = read_params(OutlineCodeParams, params)
         self._check_candidate(request.candidate)
         return OutlineCodeResult(outline=await self._commits.outline(request.candidate)).model_dump()
 
     # Work for the program.
 
-    def _job(self, method: str, prepare: Prepare) -> Handler:
-        model: type[Params] = METHODS[method].params
+    def _job(self, method: Method) -> Handler:
+        prepare: Prepare = self._own(method)
 
         async def handler(params: dict[str, Any]) -> JsonValue:
             self._check_sizes(params)
-            request = read_params(model, params)
+            request = read_params(method.params, params)
             meta = request.meta
             if meta is None or meta.call_id is None:
                 return await self._calls.run(prepare(request, params))
             return await self._calls.submit(
-                meta.call_id, _digest(method, params), lambda: prepare(request, params), meta.wait_s
+                meta.call_id, _digest(method.name, params), lambda: prepare(request, params), meta.wait_s
             )
 
         return handler

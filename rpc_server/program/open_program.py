@@ -5,12 +5,12 @@ import hashlib
 import json
 import math
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evolverpc_common.files import no_such_file
+from evolverpc_common.redaction import SECRET_NAMES
 from protocol import Candidate, ProgramInfo
 from protocol.errors import ProgramFailed
 from rpc_server import wire
@@ -23,9 +23,6 @@ from rpc_server.settings import Settings, concerns
 
 _FILE_DIGEST = 16
 """Characters of a file's digest in `ProgramInfo.files`."""
-
-SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
-"""Names of variables whose values may change without changing the program."""
 
 
 def digest_settings(settings: Settings, seed: Candidate | None) -> dict[str, Any]:
@@ -44,7 +41,7 @@ def digest_settings(settings: Settings, seed: Candidate | None) -> dict[str, Any
         "command": None if settings.command is None else list(settings.command),
         "seed_candidate": seed,
         "datasets": {split: _seen_from(root, path) for split, path in settings.datasets.items()},
-        "env": {name: None if SECRET.search(name) else value for name, value in (settings.env or {}).items()},
+        "env": {name: None if SECRET_NAMES.search(name) else value for name, value in (settings.env or {}).items()},
         "trust_results": settings.trust_results,
         "model_hosts": list(settings.model_hosts),
         # A saved program counts by content, read in its process.

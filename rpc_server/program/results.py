@@ -8,9 +8,8 @@ from pydantic import BaseModel, ValidationError
 
 from protocol import METHODS, ExampleResult, Usage
 from protocol.base import MAX_RESULT_NESTING, is_nested_deeper
-from protocol.errors import CallCancelled, LimitExceeded, ProgramFailed, RpcError
+from protocol.errors import CallCancelled, ProgramFailed, RpcError
 from protocol.over_stdio import filled_result
-from rpc_server import wire
 from rpc_server.program.child_process import Exit
 from rpc_server.program.process import BoundedLog, report_output
 from rpc_server.program.program import ResultDict
@@ -22,7 +21,6 @@ UsageDict = dict[str, Any]
 """The known fields of `protocol.Usage`, as JSON."""
 
 _ALWAYS = frozenset({"status", "score", "output", "seconds"})
-_KEPT_WHERE_TOO_LARGE = ("trajectory_ref", "usage", "metric_calls", "hosts")
 _FAILED = frozenset({"program_error", "timeout", "infra_error"})
 
 
@@ -63,23 +61,6 @@ def failure(status: str, kind: str, message: str, seconds: float, log: str) -> R
 def timed_out(limit_s: float | None) -> str:
     """Return the message of a time-out."""
     return f"ran longer than {limit_s:g} s"
-
-
-def answer_too_large(size: int, most: int, examples: int) -> LimitExceeded:
-    """Return the error of a call whose result is too large as a whole."""
-    message = f"answer of {size} bytes for {examples} examples, more than {most} accepted: evaluate fewer at once"
-    return LimitExceeded(message, limit="answer_bytes", allowed=most, given=size)
-
-
-def without_output(result: ResultDict, most: int) -> ResultDict:
-    """Return the failure for a result of more than `most` bytes. Its trajectory stays where it is kept."""
-    size = len(wire.write(result.get("output")))
-    size = size if size > most else len(wire.write(result))
-    kept: ResultDict = {name: result[name] for name in _KEPT_WHERE_TOO_LARGE if name in result}
-    log = written_by(result)
-    log = log if len(log) <= most else ""
-    message = f"output of {size} bytes, more than {most} accepted"
-    return {**failure("program_error", "output_too_large", message, result["seconds"], log), **kept}
 
 
 def written_by(result: ResultDict) -> str:
@@ -196,7 +177,7 @@ def _results_of_attempt(attempt: Attempt, size: int, stage: str) -> list[ResultD
         written = "".join(written_by(one) for one in given or () if isinstance(one, dict))
         return failed("timeout", "timeout", timed_out(attempt.limit_s), written)
     if "error" in message:
-        error = _error(message["error"])
+        error = error_of(message["error"])
         if isinstance(error, CallCancelled):
             return [{"status": "cancelled", "score": None, "output": None, "seconds": attempt.seconds}] * size
         if error.retryable:
@@ -227,7 +208,7 @@ def result_of_method(attempt: Attempt, method: str) -> dict[str, Any]:
     elif attempt.is_overdue:
         problem = timed_out(attempt.limit_s)
     elif "error" in message:
-        error = _error(message["error"])
+        error = error_of(message["error"])
         if isinstance(error, ProgramFailed):
             error.details.setdefault("stage", method)
             error.details.setdefault("log_tail", log)
@@ -243,7 +224,8 @@ def result_of_method(attempt: Attempt, method: str) -> dict[str, Any]:
     raise ProgramFailed(problem, stage=method, log_tail=log)
 
 
-def _error(given: Any) -> RpcError:
+def error_of(given: Any) -> RpcError:
+    """Return the error that a response holds."""
     return (
         RpcError.from_wire(given) if isinstance(given, dict) else ProgramFailed("the program returned no error object")
     )

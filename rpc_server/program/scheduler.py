@@ -10,11 +10,12 @@ from pydantic import ValidationError
 
 from evolverpc_common.exact_values import MAX_SAFE_INTEGER
 from protocol import CURRENT_VERSION, DiscoverResult
-from protocol.errors import ProgramFailed, RpcError
+from protocol.errors import ProgramFailed
 from protocol.over_stdio import filled_discovery
 from rpc_server.program.child_process import Exit
 from rpc_server.program.launcher import Launcher
 from rpc_server.program.process import ProgramProcess
+from rpc_server.program.results import error_of
 from rpc_server.program.stdio import UnreadableMessage
 from rpc_server.wire import first_error
 
@@ -97,7 +98,12 @@ async def _ended(error: ProgramFailed, process: ProgramProcess | None) -> Progra
 
 def _read(message: dict[str, Any]) -> DiscoverResult:
     if "error" in message:
-        raise _refusal(message["error"])
+        error = error_of(message["error"])
+        if isinstance(error, ProgramFailed):
+            error.details.setdefault("stage", "discover")
+            raise error
+        reason = f"it refused discover: {error.message}"
+        raise ProgramFailed(reason, stage="discover", program_error=error.to_wire())
     if isinstance(message, UnreadableMessage):
         raise ProgramFailed(f"its answer to discover {message.problem}", stage="discover")
     given = filled_discovery(message.get("result"), _LIMITS)
@@ -119,15 +125,6 @@ def _read(message: dict[str, Any]) -> DiscoverResult:
         offered = ", ".join(sorted(idle))
         raise ProgramFailed(f"it offers {offered}, which need `reflective_datasets` over stdio", stage="discover")
     return discovery
-
-
-def _refusal(given: Any) -> ProgramFailed:
-    if isinstance(given, dict):
-        error = RpcError.from_wire(given)
-        if isinstance(error, ProgramFailed):
-            return error
-        return ProgramFailed(f"it refused discover: {error.message}", stage="discover", program_error=error.to_wire())
-    return ProgramFailed("it refused discover", stage="discover")
 
 
 _EXTRA_PROCESSES = 8  # for what runs alone, and in place of spoiled ones

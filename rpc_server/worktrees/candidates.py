@@ -13,7 +13,7 @@ from protocol.code import (
     commit_of,
     git_branch,
 )
-from protocol.errors import ProgramFailed, UnknownCandidate
+from protocol.errors import ProgramFailed
 
 _DESCRIPTIONS = {
     GIT_BRANCH: ("code", "The program's code: branch@commit in its git repository."),
@@ -52,17 +52,9 @@ def check_names(seed: Candidate) -> None:
 
 
 def named_commit(candidate: Candidate) -> str:
-    """Return the full id of the commit that a candidate names.
-
-    Raises:
-        UnknownCandidate: it names none, or its text is not `branch@<full commit id>`.
-    """
-    try:
-        commit = commit_of(candidate)
-    except ValueError as error:
-        raise UnknownCandidate(str(error)) from None
-    if commit is None:
-        raise UnknownCandidate(f"it has no {GIT_BRANCH}", missing=[GIT_BRANCH])
+    """Return the full id of the commit that a candidate names, which the service has checked."""
+    commit = commit_of(candidate)
+    assert commit is not None, "a candidate has the components of the seed"  # noqa: S101
     return commit
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gepa_client.conformance import ConformanceReport, Verdict, load_checks, run_conformance
-from rpc_server.program.conformance_program import seed_candidate
+from rpc_server.cli.conformance_program import seed_candidate
 from sandbox_runtime import running_server
 from scripts.conformance import GEPA_SERVER, IN_A_REPOSITORY, NODE_PROGRAM, SERVERS, missing, running
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rpc_server.program.live_program import live_digests
+from evolverpc.live_program import live_digests
 from tests.support.notebook_cells import run_cell
 
 CELL = """
