@@ -25,7 +25,6 @@ from gepa_client.run.output_folder import unpack_artifacts
 from gepa_client.sandboxing.remote_exec import serving_exec
 from gepa_client.sandboxing.session_interface import SWEEP, Driver, Log, NoSandboxes, Show
 from gepa_client.sandboxing.session_messages import (
-    BudgetExhausted,
     ConnectionLog,
     Ready,
     SessionFailed,
@@ -40,7 +39,7 @@ from gepa_client.settings.run_settings import MUTATION_LIMIT_S
 from gepa_client.transport.address import socket_of
 from sandbox_runtime import EnvironmentMissing, RuntimeInterrupted, SandboxError
 from sandbox_runtime.endpoints_file import EndpointsFile, endpoints_folder
-from sandbox_runtime.gateway import GatewayRefusal, HostConnection, ProviderCall
+from sandbox_runtime.gateway import CapReached, GatewayRefusal, HostConnection, ProviderCall
 from sandbox_runtime.pool import PoolEvent, PoolFailed, SandboxPool
 
 IDLE_S = 60.0
@@ -247,7 +246,7 @@ class SandboxSession(NoSandboxes):
         """Return the spend cap, if it was reached, and each different refusal once."""
         found: dict[tuple[str, str], Log] = {}
         for message in _drain(self._messages):
-            if isinstance(message, BudgetExhausted):
+            if isinstance(message, CapReached):
                 text = f"`max_cost_usd` of ${self.settings.max_cost_usd:g} was reached by checking a few rows"
                 found["", ""] = Log(f"{text}: give more, or set `check` to off", is_warning=True)
             elif isinstance(message, GatewayRefusal):
@@ -312,7 +311,7 @@ class SandboxSession(NoSandboxes):
         match message:
             case ProviderCall() | GatewayRefusal():
                 driver.send(control_message(message))
-            case BudgetExhausted():
+            case CapReached():
                 self._exhausted_s = time.monotonic()
                 driver.send(CapMessage(reason=f"max_cost_usd of {self.settings.max_cost_usd:g} is reached"))
             case PoolEvent(kind="gave_up"):
@@ -353,7 +352,7 @@ class SandboxSession(NoSandboxes):
             driver.send(control_message(message))
             return
         self._messages.put(message)
-        if isinstance(message, BudgetExhausted) and driver is None and self._task is not None:
+        if isinstance(message, CapReached) and driver is None and self._task is not None:
             self._task.cancel()  # no driver can end the run: a check would wait for the held calls without end
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:

@@ -9,7 +9,7 @@ from gepa_client.journal.run_events import CallRefused
 from gepa_client.run.control_messages import GatewayMessage, ModelCallMessage
 from gepa_client.run.output_folder import HostTotals
 from gepa_client.sandboxing.session_interface import SWEEP, Log
-from sandbox_runtime.gateway import GatewayRefusal, HostConnection, ProviderCall
+from sandbox_runtime.gateway import GatewayEvent, GatewayRefusal, HostConnection, ProviderCall
 from sandbox_runtime.pool import PoolEvent
 
 
@@ -22,21 +22,16 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class BudgetExhausted:
-    """The spend cap is reached: the gateway holds all further model calls."""
-
-
-@dataclass(frozen=True)
 class SessionFailed:
     """There is no sandbox, and there will be none, because of `error`."""
 
     error: BaseException
 
 
-SessionMessage = (
-    Log | Ready | BudgetExhausted | SessionFailed | PoolEvent | ProviderCall | GatewayRefusal | HostConnection
-)
+SessionMessage = Log | Ready | SessionFailed | PoolEvent | GatewayEvent
 
+ENVIRONMENT = "environment"
+"""The name of a build at its gateway."""
 
 CONNECTIONS_KEPT = 10_000
 """Connections that are kept one by one; further ones are counted only, as programs decide how many there are."""
@@ -54,7 +49,9 @@ class ConnectionLog:
         self.by_host: dict[str, HostTotals] = {}
 
     def add(self, connection: HostConnection) -> None:
-        """Count a connection that has ended."""
+        """Count a connection that has ended, if it is of a program."""
+        if connection.sandbox == ENVIRONMENT:
+            return
         if len(self.first) < CONNECTIONS_KEPT:
             self.first.append(connection)
         name = f"{connection.host}:{connection.port}"
