@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from gepa_client.journal.run_events import CallRefused
 from gepa_client.run.control_messages import GatewayMessage, ModelCallMessage
@@ -14,21 +13,13 @@ from sandbox_runtime.pool import PoolEvent
 
 
 @dataclass(frozen=True)
-class Ready:
-    """The first sandbox is ready. `fleet`: the file that lists ready sandboxes. `commit`: the one that they all run."""
-
-    fleet: Path
-    commit: str
-
-
-@dataclass(frozen=True)
 class SessionFailed:
     """There is no sandbox, and there will be none, because of `error`."""
 
     error: BaseException
 
 
-SessionMessage = Log | Ready | SessionFailed | PoolEvent | GatewayEvent
+SessionMessage = Log | SessionFailed | PoolEvent | GatewayEvent
 
 ENVIRONMENT = "environment"
 """The name of a build at its gateway."""
