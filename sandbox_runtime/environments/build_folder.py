@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from evolverpc_common.build_cache import BUILD_S, FILES, discard
 from evolverpc_common.python_tools import uv_variables
-from evolverpc_common.shielded import await_shielded
+from evolverpc_common.shielded import await_shielded, finished_before
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeInterrupted
 from sandbox_runtime.api.spec import Command
 
@@ -38,19 +38,17 @@ async def within(folder: Path, work: Coroutine[Any, Any, T]) -> T:
     Raises:
         EnvironmentMissing: it was cancelled, or `folder` is too large at its end.
     """
-    working = asyncio.ensure_future(work)
     watching = asyncio.ensure_future(_excess(folder))
     try:
-        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
-        if watching.done():
+        done = await finished_before(watching, work)
+        if done is None:
             raise EnvironmentMissing(f"the environment cannot be built: {watching.result()}")
         if await _used(folder) > BUILD_MB * _MIB:
             raise EnvironmentMissing(f"the environment cannot be built: {_too_much()}")
-        return working.result()
+        return done.result()
     finally:
-        for task in (working, watching):
-            task.cancel()
-        await await_shielded(asyncio.wait({working, watching}))
+        watching.cancel()
+        await await_shielded(asyncio.wait({watching}))
 
 
 async def _excess(folder: Path) -> str:
