@@ -47,7 +47,7 @@ _LAST_WORDS_S = 1.0
 
 def check_environment(prepared: PreparedEnvironment) -> None:
     """Raise `EnvironmentMissing` if a part of the environment is gone."""
-    for path in (*prepared.path, *prepared.mounts, *filter(None, [prepared.python])):
+    for path in prepared.places:
         if not Path(path).exists():
             raise EnvironmentMissing(f"{path} is gone: prepare the environment again")
 

@@ -82,14 +82,8 @@ class BubblewrapBackend(LocalBackend):
         self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
         built = await self._environments.ready(recipe, run=self.run_build, on_progress=on_progress, rebuild=rebuild)
-        return PreparedEnvironment(
-            recipe=recipe,
-            server=(*SERVER, "--jail"),
-            python=built.python,
-            path=built.path,
-            mounts=tuple(dict.fromkeys((*server_mounts(), *built.mounts))),
-            env=built.env,
-        )
+        mounts = tuple(dict.fromkeys((*server_mounts(), *built.mounts)))
+        return PreparedEnvironment(**{**vars(built), "mounts": mounts}, recipe=recipe, server=(*SERVER, "--jail"))
 
     async def run_build(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
