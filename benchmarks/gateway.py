@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from sandbox_runtime import Closed  # noqa: E402  the repository is not a package
-from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts, openai  # noqa: E402
+from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts, ProviderCall, openai  # noqa: E402
 
 KEY = "sk-the-key-of-the-benchmark"
 PATH = "/v1/chat/completions"
@@ -83,9 +83,7 @@ async def pass_on(url: str) -> None:
     async with Gateway(
         providers=[openai(KEY, f"{url}/v1")],
         policy=policy,
-        on_call=lambda _: None,
-        on_refusal=lambda refusal: print(refusal, file=sys.stderr),
-        on_cap=lambda: print("the cap is reached", file=sys.stderr),
+        report=lambda event: None if isinstance(event, ProviderCall) else print(event, file=sys.stderr),
         listen=GatewayPorts(),
     ) as gateway:
         session = gateway.open_session("sandbox", Closed())

@@ -1,6 +1,7 @@
 """The endpoints file that a pool keeps, and its private folder."""
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ class EndpointsFile:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "fleet"
         self._folder = folder
-        self._members: dict[str, tuple[str, ServerEndpoint]] = {}
+        self._members: dict[str, ServerEndpoint] = {}
         self._write()
 
     def __len__(self) -> int:
@@ -28,18 +29,13 @@ class EndpointsFile:
 
     def put(self, key: str, endpoint: ServerEndpoint) -> None:
         """List the endpoint of a sandbox in place of its earlier one. `key` becomes a part of file names."""
-        had = self._members.get(key)
-        if had is not None and had[1] == endpoint:
+        if self._members.get(key) == endpoint:
             return
         for path, token in ((self._token(key), endpoint.token), (self._proxy_token(key), endpoint.proxy_token)):
             if token is not None:
                 replace_file(path, token + "\n", mode=OWN)
-        line = f"{endpoint.url} token-file={self._token(key).name}"
-        if endpoint.proxy_token is not None:
-            line += f" proxy-token-file={self._proxy_token(key).name}"
-        self._members[key] = (line, endpoint)
-        if had is None or had[0] != line:
-            self._write()
+        self._members[key] = endpoint
+        self._write()
 
     def drop(self, key: str) -> None:
         """Remove a sandbox from the list."""
@@ -50,7 +46,11 @@ class EndpointsFile:
             path.unlink(missing_ok=True)
 
     def _write(self) -> None:
-        replace_file(self.path, "".join(f"{line}\n" for line, _ in self._members.values()), mode=OWN)
+        replace_file(self.path, "".join(itertools.starmap(self._line, self._members.items())), mode=OWN)
+
+    def _line(self, key: str, endpoint: ServerEndpoint) -> str:
+        proxy = f" proxy-token-file={self._proxy_token(key).name}" if endpoint.proxy_token is not None else ""
+        return f"{endpoint.url} token-file={self._token(key).name}{proxy}\n"
 
     def _token(self, key: str) -> Path:
         return self._folder / f"{key}.token"

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal, Self
 
 from sandbox_runtime.api.sandbox import (
@@ -45,10 +45,6 @@ class PoolEvent:
     elapsed_s: float = 0.0
 
 
-class PoolFailed(Exception):
-    """No sandbox runs, and starts have failed too often in a row; the cause is the first of these failures."""
-
-
 StartSandbox = Callable[[int], Awaitable[RunningSandbox]]
 """Starts the sandbox of a number, from 0. Raises `SandboxError`; a cancellation leaves nothing behind."""
 
@@ -86,6 +82,7 @@ class _PoolSlot:
     refused: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+@dataclass(eq=False)
 class SandboxPool:
     """Up to `size` sandboxes, each started by `start` and listed in `endpoints_file` while it is ready.
 
@@ -96,61 +93,59 @@ class SandboxPool:
     to finish its calls once it is no longer listed.
     """
 
-    def __init__(
-        self,
-        start: StartSandbox,
-        size: int,
-        *,
-        endpoints_file: EndpointsFile,
-        on_event: Callable[[PoolEvent], None],
-        idle_s: float = 60.0,
-        retire_s: float = 900.0,
-        close_s: float = 30.0,
-        first_pause_s: float = FIRST_PAUSE_S,
-    ) -> None:
-        self.size = size
-        self.wanted = size
-        self._start = start
-        self._endpoints_file = endpoints_file
-        self._on_event = on_event
-        self._starts = _StartLimits(first_pause_s)
-        self._first_pause_s = first_pause_s
-        self._idle_s = idle_s
-        self._retire_s = retire_s
-        self._close_s = close_s
+    start: StartSandbox
+    size: int
+    _: KW_ONLY
+    endpoints_file: EndpointsFile
+    on_event: Callable[[PoolEvent], None]
+    idle_s: float = 60.0
+    retire_s: float = 900.0
+    close_s: float = 30.0
+    first_pause_s: float = FIRST_PAUSE_S
+
+    def __post_init__(self) -> None:
+        self.wanted = self.size
+        self._useful = self.size
+        self._most_useful = self.size
+        self._starts = _StartLimits(self.first_pause_s)
         self._slots: dict[int, _PoolSlot] = {}
         self._ever_ready = False
-        self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._useful = size
-        self._most_useful = size
-        self._timer: asyncio.TimerHandle | None = None
         self._over = False
+        self._first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._timer: asyncio.TimerHandle | None = None
         self._began = time.monotonic()
 
     async def __aenter__(self) -> Self:
-        self._began = time.monotonic()
-        self._timer = asyncio.get_running_loop().call_later(self._idle_s, self._reconsider)
+        self._timer = asyncio.get_running_loop().call_later(self.idle_s, self._reconsider)
         self._fill()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = [slot.task for slot in self._slots.values() if slot.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            late = (await asyncio.wait(tasks, timeout=self.close_s))[1]
+            if late:
+                self._emit("not_freed", f"{len(late)} did not end within {self.close_s:g} s")
+        self._first.cancel()
 
     # --- public interface -------------------------------------------------------------------------------------------
 
     @property
     def ready(self) -> int:
         """How many run and are listed."""
-        return len(self._endpoints_file)
+        return len(self.endpoints_file)
 
     async def first_ready(self) -> None:
         """Wait until the first is ready.
 
         Raises:
-            PoolFailed: none ever was; its cause has the reason.
+            SandboxError: none ever was, and starts have failed too often in a row: the first of these failures.
         """
-        if self._timer is None:
-            raise RuntimeError("the pool is not in its `async with` block")
         await asyncio.shield(self._first)
 
     def demand(self, sandboxes: int) -> None:
@@ -181,20 +176,6 @@ class SandboxPool:
         slot = self._at(url)
         if slot is not None and slot.retiring.is_set():
             slot.left.set()
-
-    async def close(self) -> None:
-        """End all of them in parallel. Safe to call twice."""
-        self._over = True
-        if self._timer is not None:
-            self._timer.cancel()
-        tasks = [slot.task for slot in self._slots.values() if slot.task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=self._close_s)
-            if late:
-                self._emit("not_freed", f"{len(late)} did not end within {self._close_s:g} s")
-        self._first.cancel()
 
     # --- how many there are ------------------------------------------------------------------------------------------
 
@@ -232,7 +213,7 @@ class SandboxPool:
                 if slot.member is None and slot.task is not None:
                     slot.task.cancel()
         self._most_useful = self._useful
-        self._timer = asyncio.get_running_loop().call_later(self._idle_s, self._reconsider)
+        self._timer = asyncio.get_running_loop().call_later(self.idle_s, self._reconsider)
 
     def _give_up(self, error: BaseException) -> None:
         self._over = True
@@ -241,9 +222,7 @@ class SandboxPool:
                 slot.task.cancel()
         self._emit("gave_up", str(error))
         if not self._first.done():
-            gave_up = PoolFailed(str(error))
-            gave_up.__cause__ = error
-            self._first.set_exception(gave_up)
+            self._first.set_exception(error)
             self._first.exception()  # retrieved, even if no task waits for it
 
     # --- one slot ---------------------------------------------------------------------------------------------------
@@ -259,13 +238,13 @@ class SandboxPool:
             finally:
                 slot.member = None
                 try:
-                    self._endpoints_file.drop(member.id)
+                    self.endpoints_file.drop(member.id)
                 finally:
                     await self._free(member)
             if ended is None:
                 return
             short_lives = short_lives + 1 if time.monotonic() - began < SHORT_LIFE_S else 0
-            pause_s = min(LONGEST_PAUSE_S, self._first_pause_s * 2.0 ** (short_lives - 2)) if short_lives > 1 else 0.0
+            pause_s = min(LONGEST_PAUSE_S, self.first_pause_s * 2.0 ** (short_lives - 2)) if short_lives > 1 else 0.0
             self._emit("died", str(ended), seconds=pause_s, of=member)
             await asyncio.sleep(pause_s)
 
@@ -274,7 +253,7 @@ class SandboxPool:
         while True:
             async with self._starts.attempt() as failures:
                 try:
-                    member = await self._start(slot.number)
+                    member = await self.start(slot.number)
                     await self._list(slot, member)
                 except RuntimeThrottled as error:
                     self._starts.hold(error.retry_after_s)
@@ -315,7 +294,7 @@ class SandboxPool:
 
     async def _put(self, slot: _PoolSlot, member: RunningSandbox) -> None:
         endpoint = await member.endpoint()
-        self._endpoints_file.put(member.id, endpoint)
+        self.endpoints_file.put(member.id, endpoint)
         slot.url = _bare(endpoint.url)
 
     async def _free(self, member: RunningSandbox) -> None:
@@ -336,8 +315,8 @@ class SandboxPool:
             if died.done():
                 return died.result()
             renewing.cancel()
-            self._endpoints_file.drop(member.id)
-            await asyncio.wait({died, left}, timeout=self._retire_s, return_when=asyncio.FIRST_COMPLETED)
+            self.endpoints_file.drop(member.id)
+            await asyncio.wait({died, left}, timeout=self.retire_s, return_when=asyncio.FIRST_COMPLETED)
             return None
         finally:
             for task in (died, retires, renewing, left):
@@ -364,7 +343,7 @@ class SandboxPool:
         self, kind: PoolEventKind, detail: str = "", *, seconds: float | None = None, of: RunningSandbox | None = None
     ) -> None:
         id_ = None if of is None else of.id
-        self._on_event(PoolEvent(kind, self.ready, self.wanted, detail, seconds, id_, time.monotonic() - self._began))
+        self.on_event(PoolEvent(kind, self.ready, self.wanted, detail, seconds, id_, time.monotonic() - self._began))
 
 
 def _bare(url: str) -> str:

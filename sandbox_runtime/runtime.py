@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import aiohttp
 
 from evolverpc_common.output_tail import OutputTail
-from evolverpc_common.shielded import await_shielded
+from evolverpc_common.shielded import await_shielded, finished_before
 from sandbox_runtime.api.sandbox import (
     EXEC_BYTES,
     LOG_BYTES,
@@ -68,18 +68,6 @@ async def wait_until_healthy(endpoint: ServerEndpoint, within_s: float) -> None:
                     pause = min(2 * pause, LONGEST_PAUSE_S)
     except TimeoutError:
         raise TimeoutError(f"not ready within {within_s:g} s: {fault}") from None
-
-
-async def finished_before(ended: "asyncio.Future[Any]", work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T] | None:
-    """Run the work until it or `ended` is done; return its finished task, or None if `ended` came first."""
-    running = asyncio.create_task(work)
-    running.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, even if no caller gets it
-    try:
-        await asyncio.wait({running, ended}, return_when=asyncio.FIRST_COMPLETED)
-        return running if running.done() else None
-    finally:
-        running.cancel()
-        await await_shielded(asyncio.wait([running]))
 
 
 def reached_by(url: str) -> tuple[aiohttp.BaseConnector, str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from evolverpc_common.shielded import finished_before
 from sandbox_runtime import CommandResult, SandboxError
 from sandbox_runtime.endpoints_file import endpoints_folders
 from sandbox_runtime.source import ClientSandbox
@@ -83,17 +84,15 @@ async def serving_exec(folder: Path, find: FindSandbox) -> AsyncIterator[None]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             line = await reader.readline()
-            running = asyncio.ensure_future(_respond(line, find))
             closed = asyncio.ensure_future(reader.read(1))
             try:
-                await asyncio.wait((running, closed), return_when=asyncio.FIRST_COMPLETED)
-                if running.done():
-                    writer.write(running.result().model_dump_json().encode() + b"\n")
+                done = await finished_before(closed, _respond(line, find))
+                if done is not None:
+                    writer.write(done.result().model_dump_json().encode() + b"\n")
                     await writer.drain()
             finally:
-                for task in (running, closed):
-                    task.cancel()
-                await asyncio.gather(running, closed, return_exceptions=True)
+                closed.cancel()
+                await asyncio.gather(closed, return_exceptions=True)
         except (OSError, ValueError):
             return  # the client is gone, or sent a line without an end
         finally:

@@ -25,9 +25,7 @@ from gepa_client.run.output_folder import unpack_artifacts
 from gepa_client.sandboxing.remote_exec import serving_exec
 from gepa_client.sandboxing.session_interface import SWEEP, Driver, Log, NoSandboxes, Show
 from gepa_client.sandboxing.session_messages import (
-    BudgetExhausted,
     ConnectionLog,
-    Ready,
     SessionFailed,
     SessionMessage,
     control_message,
@@ -40,8 +38,8 @@ from gepa_client.settings.run_settings import MUTATION_LIMIT_S
 from gepa_client.transport.address import socket_of
 from sandbox_runtime import EnvironmentMissing, RuntimeInterrupted, SandboxError
 from sandbox_runtime.endpoints_file import EndpointsFile, endpoints_folder
-from sandbox_runtime.gateway import GatewayRefusal, HostConnection, ProviderCall
-from sandbox_runtime.pool import PoolEvent, PoolFailed, SandboxPool
+from sandbox_runtime.gateway import CapReached, GatewayRefusal, HostConnection, ProviderCall
+from sandbox_runtime.pool import PoolEvent, SandboxPool
 
 IDLE_S = 60.0
 """Seconds of work for fewer sandboxes after which one ends."""
@@ -58,11 +56,10 @@ OpenSetup = Callable[[RunConfig, str, Callable[[SessionMessage], None]], Abstrac
 
 @dataclass(frozen=True)
 class OpenSandboxes:
-    """A set-up and a pool that starts sandboxes from it. `fleet`: the file that lists those that are ready."""
+    """A set-up and a pool that starts sandboxes from it."""
 
     setup: Setup
     pool: SandboxPool
-    fleet: Path
 
     async def collect_artifacts(self, endpoint: str, folder: Path) -> list[Log]:
         """Copy the program's artifacts from the sandbox of an endpoint; return what to report."""
@@ -114,11 +111,10 @@ async def open_sandboxes(
     with endpoints_folder() as folder:
         async with opening() as setup, serving_exec(folder, setup.find):
             file = EndpointsFile(folder)
-            pool = SandboxPool(
+            async with SandboxPool(
                 setup.start, size, endpoints_file=file, on_event=on_event, idle_s=IDLE_S, retire_s=MUTATION_LIMIT_S
-            )
-            async with pool:
-                yield OpenSandboxes(setup, pool, file.path)
+            ) as pool:
+                yield OpenSandboxes(setup, pool)
 
 
 CLOSE_S = 60.0
@@ -164,7 +160,6 @@ class SandboxSession(NoSandboxes):
         self._open_setup = open_setup
         self._size = size
         self._messages: queue.SimpleQueue[SessionMessage] = queue.SimpleQueue()
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._started = threading.Event()
         self._opened: OpenSandboxes | None = None
@@ -185,13 +180,11 @@ class SandboxSession(NoSandboxes):
         self._thread.start()
         self._started.wait()
         for_driver: list[SessionMessage] = []
-        ready: Ready | None = None
-        while ready is None:
+        is_ready = False
+        while not is_ready:
             match message := self._messages.get():
-                case Ready():
-                    ready = message
                 case SessionFailed():
-                    if not isinstance(message.error, SandboxError | PoolFailed | OSError | ValueError):
+                    if not isinstance(message.error, SandboxError | OSError | ValueError):
                         raise message.error
                     unpublished = isinstance(message.error, EnvironmentMissing) and self.settings.sandbox == "modal"
                     raise SessionNotStarted(message.error, must_publish=unpublished) from message.error
@@ -202,6 +195,7 @@ class SandboxSession(NoSandboxes):
                     for_driver.append(message)
                 case PoolEvent():
                     progress(f"{message.ready} of {message.wanted} sandboxes ready")
+                    is_ready = message.kind == "ready"
                     if message.kind == "failed" and (log := pool_log(message)) is not None:
                         show(log)
                 case _:
@@ -209,7 +203,9 @@ class SandboxSession(NoSandboxes):
         for message in for_driver:
             self._messages.put(message)
         self._spent(spent_usd)
-        self.settings = self.settings.model_copy(update={"fleet": ready.fleet, "ref": ready.commit})
+        assert self._opened is not None, "its pool has started a sandbox"  # noqa: S101
+        here = {"fleet": self._opened.pool.endpoints_file.path, "ref": self._opened.setup.commit}
+        self.settings = self.settings.model_copy(update=here)
 
     def close(self) -> bool:
         """End all sandboxes; return whether that was done in time."""
@@ -247,7 +243,7 @@ class SandboxSession(NoSandboxes):
         """Return the spend cap, if it was reached, and each different refusal once."""
         found: dict[tuple[str, str], Log] = {}
         for message in _drain(self._messages):
-            if isinstance(message, BudgetExhausted):
+            if isinstance(message, CapReached):
                 text = f"`max_cost_usd` of ${self.settings.max_cost_usd:g} was reached by checking a few rows"
                 found["", ""] = Log(f"{text}: give more, or set `check` to off", is_warning=True)
             elif isinstance(message, GatewayRefusal):
@@ -256,11 +252,12 @@ class SandboxSession(NoSandboxes):
 
     def collect_artifacts(self, endpoint: str, folder: Path) -> list[Log]:
         """Copy the program's artifacts from the sandbox of an endpoint; return what to report."""
-        opened, loop = self._opened, self._loop
-        if opened is None or loop is None:
+        opened, task = self._opened, self._task
+        if opened is None or task is None:
             return []
         try:
-            return asyncio.run_coroutine_threadsafe(opened.collect_artifacts(endpoint, folder), loop).result()
+            collecting = opened.collect_artifacts(endpoint, folder)
+            return asyncio.run_coroutine_threadsafe(collecting, task.get_loop()).result()
         except (RuntimeError, CancelledError):
             return [Log("the program's artifacts could not be copied: its sandbox has ended", is_warning=True)]
 
@@ -312,7 +309,7 @@ class SandboxSession(NoSandboxes):
         match message:
             case ProviderCall() | GatewayRefusal():
                 driver.send(control_message(message))
-            case BudgetExhausted():
+            case CapReached():
                 self._exhausted_s = time.monotonic()
                 driver.send(CapMessage(reason=f"max_cost_usd of {self.settings.max_cost_usd:g} is reached"))
             case PoolEvent(kind="gave_up"):
@@ -353,17 +350,16 @@ class SandboxSession(NoSandboxes):
             driver.send(control_message(message))
             return
         self._messages.put(message)
-        if isinstance(message, BudgetExhausted) and driver is None and self._task is not None:
+        if isinstance(message, CapReached) and driver is None and self._task is not None:
             self._task.cancel()  # no driver can end the run: a check would wait for the held calls without end
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
-        loop = self._loop
-        if loop is None or loop.is_closed():
+        if self._task is None:
             return
         try:
-            loop.call_soon_threadsafe(function, *arguments)
+            self._task.get_loop().call_soon_threadsafe(function, *arguments)
         except RuntimeError:
-            return  # the loop was closed in this moment
+            return  # the loop is closed
 
     def _run(self) -> None:
         try:
@@ -371,21 +367,18 @@ class SandboxSession(NoSandboxes):
                 asyncio.run(self._main())
         except asyncio.CancelledError:
             pass  # closed
-        except PoolFailed as gave_up:
-            self._messages.put(SessionFailed(gave_up.__cause__ or gave_up))
         except Exception as error:  # noqa: BLE001  the main thread raises it
             self._messages.put(SessionFailed(error))
         finally:
             self._started.set()
 
     async def _main(self) -> None:
-        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._task = asyncio.current_task()
         self._started.set()
         opening = partial(self._open_setup, self.settings, self._run_id, self._receive)
         async with open_sandboxes(opening, self._size, self._messages.put) as opened:
             self._opened = opened
             await opened.pool.first_ready()
-            self._messages.put(Ready(opened.fleet, opened.setup.commit))
             await asyncio.Event().wait()  # until it is cancelled
 
 

@@ -3,27 +3,13 @@
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from gepa_client.journal.run_events import CallRefused
 from gepa_client.run.control_messages import GatewayMessage, ModelCallMessage
 from gepa_client.run.output_folder import HostTotals
 from gepa_client.sandboxing.session_interface import SWEEP, Log
-from sandbox_runtime.gateway import GatewayRefusal, HostConnection, ProviderCall
+from sandbox_runtime.gateway import GatewayEvent, GatewayRefusal, HostConnection, ProviderCall
 from sandbox_runtime.pool import PoolEvent
-
-
-@dataclass(frozen=True)
-class Ready:
-    """The first sandbox is ready. `fleet`: the file that lists ready sandboxes. `commit`: the one that they all run."""
-
-    fleet: Path
-    commit: str
-
-
-@dataclass(frozen=True)
-class BudgetExhausted:
-    """The spend cap is reached: the gateway holds all further model calls."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +19,10 @@ class SessionFailed:
     error: BaseException
 
 
-SessionMessage = (
-    Log | Ready | BudgetExhausted | SessionFailed | PoolEvent | ProviderCall | GatewayRefusal | HostConnection
-)
+SessionMessage = Log | SessionFailed | PoolEvent | GatewayEvent
 
+ENVIRONMENT = "environment"
+"""The name of a build at its gateway."""
 
 CONNECTIONS_KEPT = 10_000
 """Connections that are kept one by one; further ones are counted only, as programs decide how many there are."""
@@ -54,7 +40,9 @@ class ConnectionLog:
         self.by_host: dict[str, HostTotals] = {}
 
     def add(self, connection: HostConnection) -> None:
-        """Count a connection that has ended."""
+        """Count a connection that has ended, if it is of a program."""
+        if connection.sandbox == ENVIRONMENT:
+            return
         if len(self.first) < CONNECTIONS_KEPT:
             self.first.append(connection)
         name = f"{connection.host}:{connection.port}"

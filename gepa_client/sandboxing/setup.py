@@ -12,12 +12,11 @@ from urllib.parse import urlsplit
 from evolverpc_common.network_addresses import Network
 from evolverpc_common.open_connections import raise_descriptor_limit
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, SWEEP, Log
-from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage
+from gepa_client.sandboxing.session_messages import ENVIRONMENT, SessionMessage
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.run_settings import BUILDS_IN_SANDBOX, parse_secret_header
 from sandbox_runtime import (
     EnvironmentMissing,
-    GatewaySession,
     Open,
     ResourceLimits,
     RunningSandbox,
@@ -100,15 +99,8 @@ async def _runtime(
     """Open the runtime; if the backend bounds what a build may connect to, these are hosts, and no models."""
     builds = None
     if settings.sandbox in BUILDS_IN_SANDBOX:
-        gateway = Gateway(
-            providers=(),
-            policy=GatewayPolicy(),
-            on_call=receive,
-            on_refusal=receive,
-            on_cap=lambda: receive(BudgetExhausted()),
-        )
-        await stack.enter_async_context(gateway)
-        builds = gateway.open_session("environment", egress_to(settings.build_hosts), opened_by="build_hosts")
+        gateway = await stack.enter_async_context(Gateway(providers=(), policy=GatewayPolicy(), report=receive))
+        builds = gateway.open_session(ENVIRONMENT, egress_to(settings.build_hosts), opened_by="build_hosts")
     opened = open_runtime(settings.sandbox, build_gateway_session=builds, app_name=settings.modal_app)
     return await stack.enter_async_context(opened)
 
@@ -132,13 +124,13 @@ class Setup:
 
     async def start(self, number: int) -> RunningSandbox:
         """Start a sandbox; see `sandbox_runtime.pool.StartSandbox`."""
-        gateway_session = self._open_session if self.gateway is not None else None
+        gateway, egress = self.gateway, self.settings.egress
         client = ClientSandbox(
             self.runtime,
             self.source,
             self.settings,
             name=f"sandbox {number}",
-            gateway_session=gateway_session,
+            gateway_session=None if gateway is None else functools.partial(gateway.open_session, egress=egress),
             on_progress=self.log,
         )
         try:
@@ -164,13 +156,8 @@ class Setup:
 
     def spent(self, usd: float) -> None:
         """Report what the whole run has spent so far, calls through this gateway included."""
-        gateway = self.gateway
-        if gateway is not None:  # `usd` is a little old, so this gateway's own part is never too small
-            gateway.spend.other_spend_usd = max(gateway.spend.other_spend_usd, usd - gateway.spend.spent_usd)
-
-    def _open_session(self, name: str) -> GatewaySession:
-        assert self.gateway is not None, "there is a session only with a gateway"  # noqa: S101
-        return self.gateway.open_session(name, self.settings.egress)
+        if self.gateway is not None:
+            self.gateway.spend.run_spent(usd)
 
 
 def source_of(settings: RunConfig) -> Source:
@@ -223,10 +210,7 @@ def _gateway(
     return Gateway(
         providers=providers,
         policy=policy,
-        on_call=receive,
-        on_refusal=receive,
-        on_cap=lambda: receive(BudgetExhausted()),
-        on_connection=receive,
+        report=receive,
         secret_headers=_secret_headers(settings),
         listen=listen,
         allowed_networks=allowed_networks,

@@ -177,9 +177,7 @@ def model_access(order: OptimizeOrder, session: NoSandboxes, ports: GatewayPorts
     return Gateway(
         providers=providers_of(session.settings),
         policy=GatewayPolicy(prices=session.settings.model_prices or {}),
-        on_call=lambda _call: None,
-        on_refusal=lambda _refusal: None,
-        on_cap=lambda: None,
+        report=lambda _event: None,
         listen=ports,
         allowed_networks=parse_networks(order.allow_networks),
     )

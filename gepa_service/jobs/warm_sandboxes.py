@@ -21,7 +21,7 @@ from gepa_service.jobs.messages import Warm
 from protocol.errors import RpcError
 from sandbox_runtime import SandboxError
 from sandbox_runtime.gateway import GatewayRefusal, ProviderCall
-from sandbox_runtime.pool import PoolEvent, PoolFailed
+from sandbox_runtime.pool import PoolEvent
 from sandbox_runtime.source import Source
 
 MOST_WARM = 2
@@ -132,10 +132,10 @@ class WorkSandboxes:
         except TimeoutError:
             none = SandboxError(f"none was there for {NO_SANDBOX_S:g} s")
             raise SessionNotStarted(none, must_publish=False) from None
-        except (SandboxError, PoolFailed, OSError, ValueError) as error:
-            cause = error.__cause__ if isinstance(error, PoolFailed) and error.__cause__ else error
-            raise SessionNotStarted(cause, must_publish=False) from error
-        self.settings = settings.model_copy(update={"fleet": opened.fleet, "ref": opened.setup.commit})
+        except (SandboxError, OSError, ValueError) as error:
+            raise SessionNotStarted(error, must_publish=False) from error
+        here = {"fleet": opened.pool.endpoints_file.path, "ref": opened.setup.commit}
+        self.settings = settings.model_copy(update=here)
 
     async def close(self) -> None:
         """End them, and wait for that for at most `CLOSE_S`."""
@@ -152,7 +152,7 @@ class WorkSandboxes:
                 await opened.pool.first_ready()
                 if warm_up is not None:
                     with contextlib.suppress(ClientError, RpcError):  # the work meets it too, and reports it
-                        for first in read_endpoints_file(opened.fleet)[:1]:
+                        for first in read_endpoints_file(opened.pool.endpoints_file.path)[:1]:
                             await warm_up(first)
                 self._opened.set_result(opened)
                 await asyncio.Event().wait()  # until it is cancelled

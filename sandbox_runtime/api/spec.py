@@ -13,6 +13,7 @@ from typing import IO, Protocol
 
 from pydantic import ConfigDict, with_config
 
+from evolverpc_common.build_cache import BuiltEnvironment
 from evolverpc_common.node_tools import NodeInstall
 from evolverpc_common.python_tools import PythonInstall
 
@@ -138,24 +139,17 @@ class Recipe:
         return hashlib.sha256(repr(described).encode()).hexdigest()[:24]
 
 
-@dataclass(frozen=True)
-class PreparedEnvironment:
+@dataclass(frozen=True, kw_only=True)
+class PreparedEnvironment(BuiltEnvironment):
     """A recipe's environment in one runtime, for use by that runtime alone.
 
-    `server`: the command that starts `evolverpc serve` there. `python`: the program's interpreter, None if it has none.
-    `path`: folders to be first on `PATH`. `mounts`: folders of this machine to be visible read-only at the same path,
-    if the runtime mounts any. `image`: the runtime's name for it, if it is not a folder. `env`: variables that it
-    needs. `import_paths`: folders of the program to be on `PYTHONPATH`, if its links cannot lead to them.
+    `server`: the command that starts `evolverpc serve` there. `image`: the runtime's name for it, if it is not a
+    folder; then the other paths are those in it.
     """
 
     recipe: Recipe
     server: tuple[str, ...]
-    python: str | None = None
-    path: tuple[str, ...] = ()
-    mounts: tuple[str, ...] = ()
     image: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
-    import_paths: tuple[str, ...] = ()
 
     def variables(self, workspace: str, system_path: str) -> dict[str, str]:
         """Return the variables of every command in a sandbox with this workspace; `system_path`: the end of `PATH`."""
@@ -169,8 +163,6 @@ class PreparedEnvironment:
 
 
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-READY_S = 120.0
 
 MEMORY_VARIABLE = "GEPA_MEMORY_MB"
 """The variable that states the sandbox's memory in MiB to the server, which derives its own limits from it."""
@@ -229,35 +221,25 @@ class Command:
             shutil.copyfileobj(source, target)
 
 
-@dataclass(frozen=True)
-class SandboxSpec:
-    """Everything that a runtime needs to start one sandbox.
+@dataclass(frozen=True, kw_only=True)
+class SandboxOptions:
+    """What a sandbox may use and is given, for any program.
 
-    `main`: the server, started after every command of `setup` has succeeded in turn; its `timeout_s` and `stdin` are
-    not used. It listens at `GEPA_LISTEN` (`fd:3`, or `HOST:PORT`), expects `GEPA_TOKEN`, and is ready when
-    `GET /health` answers 200. `GEPA_MEMORY_MB` is the memory that it may use.
-
-    `prepared`: the environment, from the same runtime. `egress`: what the sandbox may connect to besides the gateway.
-    `gateway_session`: its session at the gateway, which enforces `egress` if the sandbox has no network of its own.
-    `env`: variables of every command. `secrets`: the same, never shown or written down. `labels`: how it is found
-    again: keys of `[a-z0-9-]`, values of up to 63 characters.
-
-    `limits`: what it may use. `ready_s`: the time within which `setup` must have run and `main` must be ready.
+    `egress`: what the sandbox may connect to besides the gateway. `env`: variables of every command. `secrets`: the
+    same, never shown or written down. `labels`: how it is found again: keys of `[a-z0-9-]`, values of up to 63
+    characters. `limits`: what it may use. `ready_s`: the time within which its setup must have run and its server must
+    be ready.
 
     Raises:
         ValueError: `env` or `secrets` has one of `OWN_VARIABLES`.
     """
 
-    main: Command
-    prepared: PreparedEnvironment
-    setup: tuple[Command, ...] = ()
     egress: Egress = Closed()
-    gateway_session: GatewaySession | None = field(default=None, repr=False)
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     labels: Mapping[str, str] = field(default_factory=dict)
     limits: ResourceLimits = ResourceLimits()
-    ready_s: float = READY_S
+    ready_s: float = 120.0
 
     def __post_init__(self) -> None:
         taken = sorted(OWN_VARIABLES.intersection({*self.env, *self.secrets}))
@@ -266,3 +248,21 @@ class SandboxSpec:
                 f"{', '.join(taken)} cannot be set for a sandbox: they name its own folders. Put executables into bin/"
                 " of the workspace, or set a variable in the command that needs it"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxSpec(SandboxOptions):
+    """Everything that a runtime needs to start one sandbox; see `SandboxOptions`.
+
+    `main`: the server, started after every command of `setup` has succeeded in turn; its `timeout_s` and `stdin` are
+    not used. It listens at `GEPA_LISTEN` (`fd:3`, or `HOST:PORT`), expects `GEPA_TOKEN`, and is ready when
+    `GET /health` answers 200. `GEPA_MEMORY_MB` is the memory that it may use.
+
+    `prepared`: the environment, from the same runtime. `gateway_session`: its session at the gateway, which enforces
+    `egress` if the sandbox has no network of its own.
+    """
+
+    main: Command
+    prepared: PreparedEnvironment
+    setup: tuple[Command, ...] = ()
+    gateway_session: GatewaySession | None = field(default=None, repr=False)

@@ -36,7 +36,7 @@ from sandbox_runtime.api.spec import (
     SandboxSpec,
 )
 from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords
-from sandbox_runtime.runtime import Runtime, end_after_failure
+from sandbox_runtime.runtime import Runtime, StartedSandbox, end_after_failure
 
 BACKLOG = 1024
 _PIECE_BYTES = 256 * 1024
@@ -47,7 +47,7 @@ _LAST_WORDS_S = 1.0
 
 def check_environment(prepared: PreparedEnvironment) -> None:
     """Raise `EnvironmentMissing` if a part of the environment is gone."""
-    for path in (*prepared.path, *prepared.mounts, *filter(None, [prepared.python])):
+    for path in prepared.places:
         if not Path(path).exists():
             raise EnvironmentMissing(f"{path} is gone: prepare the environment again")
 
@@ -181,7 +181,7 @@ def sealed(content: bytes) -> int:
     return descriptor
 
 
-class LocalContainer(ABC):
+class LocalContainer(StartedSandbox, ABC):
     """See `StartedSandbox`. Call `start`, and `close` in any case. `variables`: of all its commands."""
 
     def __init__(
@@ -207,10 +207,6 @@ class LocalContainer(ABC):
 
         If that is this machine's own, they are TCP sockets at any ports. Raises `SandboxError`, `OSError`.
         """
-
-    @abstractmethod
-    async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
-        """See `StartedSandbox.run`."""
 
     @abstractmethod
     async def run_server(self, command: Command) -> SandboxExit:

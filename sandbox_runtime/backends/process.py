@@ -55,15 +55,8 @@ class ProcessBackend(LocalBackend):
         self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
         built = await self._environments.ready(recipe, run=run_build, on_progress=on_progress, rebuild=rebuild)
-        return PreparedEnvironment(
-            recipe=recipe,
-            server=(sys.executable, "-I", "-m", "rpc_server", "--no-jail"),
-            python=built.python,
-            path=built.path,
-            mounts=built.mounts,
-            env=built.env,
-            import_paths=built.import_paths,
-        )
+        server = (sys.executable, "-I", "-m", "rpc_server", "--no-jail")
+        return PreparedEnvironment(**vars(built), recipe=recipe, server=server)
 
     async def make(self, spec: SandboxSpec, log: OutputTail) -> "ProcessContainer":
         if spec.egress != Open():

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from evolverpc_common.build_cache import BUILD_S, FILES, discard
 from evolverpc_common.python_tools import uv_variables
-from evolverpc_common.shielded import await_shielded
+from evolverpc_common.shielded import await_shielded, finished_before
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeInterrupted
 from sandbox_runtime.api.spec import Command
 
@@ -38,19 +38,17 @@ async def within(folder: Path, work: Coroutine[Any, Any, T]) -> T:
     Raises:
         EnvironmentMissing: it was cancelled, or `folder` is too large at its end.
     """
-    working = asyncio.ensure_future(work)
     watching = asyncio.ensure_future(_excess(folder))
     try:
-        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
-        if watching.done():
+        done = await finished_before(watching, work)
+        if done is None:
             raise EnvironmentMissing(f"the environment cannot be built: {watching.result()}")
         if await _used(folder) > BUILD_MB * _MIB:
             raise EnvironmentMissing(f"the environment cannot be built: {_too_much()}")
-        return working.result()
+        return done.result()
     finally:
-        for task in (working, watching):
-            task.cancel()
-        await await_shielded(asyncio.wait({working, watching}))
+        watching.cancel()
+        await await_shielded(asyncio.wait({watching}))
 
 
 async def _excess(folder: Path) -> str:
@@ -87,18 +85,8 @@ async def _used(folder: Path) -> int:
     It gives up if a folder is removed while it looks, as installers do with theirs: then it looks again.
     """
     for _ in range(_LOOKS):
-        process = await asyncio.create_subprocess_exec(
-            *("du", "-skx", str(folder)),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        try:
-            output, _ = await process.communicate()
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        size = output.partition(b"\t")[0]
+        _, output = await run_quietly(("sh", "-c", 'du -skx "$0"; true', str(folder)), folder, {"PATH": os.defpath})
+        size = output.partition("\t")[0]
         if size.isdigit():
             return int(size) * 1024
         await asyncio.sleep(_LOOK_S)
@@ -173,17 +161,17 @@ class RunBuildCommand(Protocol):
 
     async def __call__(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
-    ) -> tuple[int, bytes]:
-        """Run a command to its end; return its status (128 + signal if killed) and its output, stderr included.
+    ) -> tuple[int | None, bytes]:
+        """Run a command to its end; return its status and its output, stderr included.
 
-        It may write in `cwd` and below only, which already holds files; a later command continues with them. What it
-        writes must be readable by the sandboxes that use it. `env` is its whole environment. `readable`: files and
-        folders outside `/usr` that it needs to see, at the same path. It has network access, to fetch packages. Nothing
-        that it started is left when this returns, raises or is cancelled.
+        The status is 128 + signal if it was killed, None if it ran longer than `timeout_s` seconds. It may write in
+        `cwd` and below only, which already holds files; a later command continues with them. What it writes must be
+        readable by the sandboxes that use it. `env` is its whole environment. `readable`: files and folders outside
+        `/usr` that it needs to see, at the same path. It has network access, to fetch packages. Nothing that it started
+        is left when this returns, raises or is cancelled.
 
         Raises:
-            TimeoutError: it ran longer than `timeout_s` seconds.
-            SandboxError: it cannot be run.
+            OSError, SandboxError: it cannot be run.
         """
         ...
 
@@ -295,8 +283,10 @@ class BuildFolder:
         building = self.runner(argv, self.folder, variables, BUILD_S, [*readable, *readable_by(given)])
         try:
             status, output = await within(self.folder, building)
-        except TimeoutError:
-            raise EnvironmentMissing(f"{name} took longer than {BUILD_S:g} s to build the environment") from None
+        except OSError as error:
+            raise EnvironmentMissing(f"{name} cannot be run: {error}") from error
+        if status is None:
+            raise EnvironmentMissing(f"{name} took longer than {BUILD_S:g} s to build the environment")
         if status == _KILLED:
             raise RuntimeInterrupted(f"the environment is not built: {name} was killed")
         if status != 0:

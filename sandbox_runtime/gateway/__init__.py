@@ -1,7 +1,7 @@
 """The gateway of sandboxes: it adds the real API keys outside of them and forwards only what is allowed."""
 
 from evolverpc_common.model_prices import TokenCounts
-from sandbox_runtime.gateway.events import GatewayRefusal, HostConnection, ProviderCall
+from sandbox_runtime.gateway.events import CapReached, GatewayEvent, GatewayRefusal, HostConnection, ProviderCall
 from sandbox_runtime.gateway.gateway import Gateway, GatewayPorts
 from sandbox_runtime.gateway.providers import (
     Provider,
@@ -27,4 +27,6 @@ __all__ = [
     "TokenCounts",
     "GatewayRefusal",
     "HostConnection",
+    "CapReached",
+    "GatewayEvent",
 ]

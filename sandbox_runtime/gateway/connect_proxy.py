@@ -7,15 +7,21 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from aiohttp import BasicAuth
 
 from evolverpc_common.network_addresses import Address, parse_address, refusal_reason
 from sandbox_runtime.api.spec import Allow, Closed
-from sandbox_runtime.gateway.events import HostConnection, shown
-from sandbox_runtime.gateway.gateway_session import UNIDENTIFIED_TIMEOUT_S, Find, SandboxGatewaySession
+from sandbox_runtime.gateway.events import HostConnection, Report, shown
+from sandbox_runtime.gateway.gateway_session import (
+    UNIDENTIFIED_TIMEOUT_S,
+    WRONG_TOKEN,
+    Faulty,
+    Find,
+    SandboxGatewaySession,
+)
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns all addresses of a host for a port, in the order to be tried. Raises OSError if there is none."""
@@ -82,24 +88,15 @@ class _ProxyRequest:
     method: str
 
 
+@dataclass(frozen=True)
 class ConnectProxy:
-    """The proxy connections of one listener.
+    """The proxy connections of one listener. `report` is called for each one to an allowed host when it has ended."""
 
-    `wrong_token` is called for a wrong token, `report` for each connection to an allowed host when it has ended.
-    """
-
-    def __init__(
-        self,
-        find: Find,
-        wrong_token: Callable[[], None],
-        resolve: Resolve,
-        report: Callable[[HostConnection], None],
-    ) -> None:
-        self._find = find
-        self._wrong_token = wrong_token
-        self._resolve = resolve
-        self._report = report
-        self._tasks: set[asyncio.Task[None]] = set()
+    find: Find
+    faulty: Faulty
+    resolve: Resolve
+    report: Report
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def connect(self, ended: Callable[[], None]) -> asyncio.BaseProtocol:
         """Return the protocol of one connection."""
@@ -114,10 +111,10 @@ class ConnectProxy:
         try:
             async with asyncio.timeout(UNIDENTIFIED_TIMEOUT_S):
                 head = await _read_request(reader)
-            session = self._find(head.token) if head.token is not None else None
+            session = self.find(head.token) if head.token is not None else None
             if session is None:
                 if head.token is not None:
-                    self._wrong_token()
+                    self.faulty(WRONG_TOKEN)
                 raise _ProxyError(407, "this wants the sandbox's own token")
             with session.at_work():
                 await self._carry(head, session, reader, writer)
@@ -158,7 +155,7 @@ class ConnectProxy:
                 asyncio.get_running_loop().call_later(LINGER_S, to.transport.abort)
             finally:
                 counts = (carried.sent, carried.received, time.monotonic() - began, reached, head.method)
-                self._report(HostConnection(session.sandbox, shown(head.host), head.port, *counts))
+                self.report(HostConnection(session.sandbox, shown(head.host), head.port, *counts))
         except _ProxyError as answered:  # within the session's work: it ends with the session
             await _answer(reader, writer, answered)
 
@@ -199,7 +196,7 @@ class ConnectProxy:
             return [address]
         try:
             async with asyncio.timeout(RESOLVE_S):
-                found = await self._resolve(head.host, head.port)
+                found = await self.resolve(head.host, head.port)
         except (OSError, UnicodeError, TimeoutError):
             raise _ProxyError(502, NOT_REACHED) from None
         addresses = [address for text in found if (address := parse_address(text)) is not None]

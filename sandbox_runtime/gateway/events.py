@@ -1,4 +1,4 @@
-"""Events of the gateway: each model call, each connection to a host, and each request that was refused."""
+"""Events of the gateway: each model call, connection to a host and refused request, and that the cap is reached."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,6 +60,14 @@ class HostConnection:
     method: str
 
 
+@dataclass(frozen=True)
+class CapReached:
+    """The spend cap is reached: from now on calls to models are held, not refused, until their session closes."""
+
+
+GatewayEvent = ProviderCall | GatewayRefusal | HostConnection | CapReached
+Report = Callable[[GatewayEvent], None]
+
 KINDS = 200
 """How many different refusals of one sandbox are reported separately."""
 
@@ -70,7 +78,7 @@ SHOWN = 200
 class RefusalLog:
     """The refusals of one sandbox: each kind is reported once, repetitions are counted."""
 
-    def __init__(self, sandbox: str, report: Callable[[GatewayRefusal], None]) -> None:
+    def __init__(self, sandbox: str, report: Report) -> None:
         self._sandbox = sandbox
         self._report = report
         self._repeated: dict[tuple[str, str], int] = {}

@@ -8,6 +8,7 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -103,39 +104,31 @@ USER = "sandbox"
 """The user name beside the token for proxies that need one; any is accepted."""
 
 
+@dataclass(eq=False)
 class SandboxGatewaySession:
-    """A `GatewaySession` in this process. Made by `Gateway.open_session`."""
+    """A `GatewaySession` in this process. Made by `Gateway.open_session`.
 
-    def __init__(
-        self,
-        sandbox: str,
-        egress: Egress,
-        providers: Sequence[Provider],
-        headers: Sequence[SecretHeader],
-        refusals: RefusalLog,
-        listen: Callable[["SandboxGatewaySession", socket.socket, socket.socket], Sequence[Listener]],
-        models_url: str | None,
-        opened_by: str,
-    ) -> None:
-        self.sandbox = sandbox
-        self.egress = egress
-        self.named = parse_networks(egress.cidrs) if isinstance(egress, Allow) else ()
-        self.refusals = refusals
-        self.opened_by = opened_by
-        self.held_bytes = 0
-        self.models: set[asyncio.BaseTransport] = set()
+    `models_url`: the address for models on the gateway's own socket; None if it has none. `named`: the networks that
+    its egress names. `models`: the connections of its running requests, whose bodies have `held_bytes`.
+    """
+
+    sandbox: str
+    egress: Egress
+    providers: Sequence[Provider] = field(repr=False)
+    headers: Sequence[SecretHeader] = field(repr=False)
+    refusals: RefusalLog = field(repr=False)
+    listen: Callable[["SandboxGatewaySession", socket.socket, socket.socket], Sequence[Listener]] = field(repr=False)
+    models_url: str | None
+    opened_by: str
+    held_bytes: int = 0
+    closed: bool = False
+    models: set[asyncio.BaseTransport] = field(default_factory=set, repr=False)
+    _listeners: list[Listener] = field(default_factory=list, repr=False)
+    _tasks: set[asyncio.Task[object]] = field(default_factory=set, repr=False)
+
+    def __post_init__(self) -> None:
+        self.named = parse_networks(self.egress.cidrs) if isinstance(self.egress, Allow) else ()
         self._token = secrets.token_urlsafe(32)
-        self._providers = providers
-        self._headers = headers
-        self._listen = listen
-        self.models_url = models_url
-        """The address for models on the gateway's own socket; None if it has none."""
-        self._listeners: list[Listener] = []
-        self._tasks: set[asyncio.Task[object]] = set()
-        self.closed = False
-
-    def __repr__(self) -> str:
-        return f"SandboxGatewaySession({self.sandbox!r}{', closed' * self.closed})"
 
     @property
     def open_to_all(self) -> bool:
@@ -152,7 +145,7 @@ class SandboxGatewaySession:
             models.close()
             tunnel.close()
             raise RuntimeError(f"the session of {self.sandbox} is closed")
-        self._listeners += self._listen(self, models, tunnel)
+        self._listeners += self.listen(self, models, tunnel)
 
     def env(self, models_url: str, tunnel_url: str | None) -> Mapping[str, str]:
         """Return the variables by which programs find the gateway at these addresses. They hold the sandbox's token.
@@ -160,9 +153,9 @@ class SandboxGatewaySession:
         `tunnel_url`: None for programs that use no proxy.
         """
         found = {}
-        for provider in self._providers:
+        for provider in self.providers:
             found.update(provider.env(models_url, self._token))
-        for header in self._headers:
+        for header in self.headers:
             found[header.variable] = f"{models_url.rstrip('/')}/_hosts/{self._token}/{header.host}"
         if tunnel_url is not None:
             parts = urlsplit(tunnel_url)
@@ -171,28 +164,20 @@ class SandboxGatewaySession:
                 found[name] = found[name.lower()] = proxy
             beside = dict.fromkeys(("localhost", "127.0.0.1", "::1", urlsplit(models_url).hostname or "localhost"))
             found["NO_PROXY"] = found["no_proxy"] = ",".join(beside)
-        if self._providers and not self.open_to_all:
+        if self.providers and not self.open_to_all:
             # Else litellm, as it is imported, asks GitHub for prices: refused, and three times over.
             found["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
         return found
 
-    def wrong_token(self) -> None:
-        """Count a wrong token on this sandbox's own sockets."""
+    def faulty(self, what: str) -> None:
+        """Count a faulty request on this sandbox's own sockets."""
         if not self.closed:
-            self.refusals.add("the gateway", "a token that is not this sandbox's")
-
-    def malformed(self) -> None:
-        """Count a request on this sandbox's own sockets that is not valid HTTP."""
-        if not self.closed:
-            self.refusals.add("the gateway", "a request that is not valid HTTP")
-
-    def knows(self, token: str) -> bool:
-        """Return whether a token is this sandbox's, in constant time; False once the session is closed."""
-        return hmac.compare_digest(token.encode(errors="replace"), self._token.encode()) and not self.closed
+            self.refusals.add("the gateway", what)
 
     def find(self, token: str) -> "SandboxGatewaySession | None":
-        """Return this session if the token is its own."""
-        return self if self.knows(token) else None
+        """Return this session if the token is its own, compared in constant time; None once it is closed."""
+        is_own = hmac.compare_digest(token.encode(errors="replace"), self._token.encode())
+        return self if is_own and not self.closed else None
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -236,6 +221,11 @@ HOST_PATH = re.compile(r"/_hosts/(?P<token>[^/?]*)/?(?P<host>[^/?]*)(?P<rest>.*)
 Find = Callable[[str], SandboxGatewaySession | None]
 """Returns the session that a token belongs to, None if it belongs to none that may connect here."""
 
+Faulty = Callable[[str], None]
+"""Takes note of a faulty request of no known sandbox: `WRONG_TOKEN`, or that it is not valid HTTP."""
+
+WRONG_TOKEN = "a token that is not this sandbox's"  # noqa: S105  a reason
+
 Answer = Callable[[web.BaseRequest, SandboxGatewaySession], Awaitable[web.StreamResponse]]
 
 
@@ -247,15 +237,13 @@ def failure(status: int, kind: str, message: str, headers: Mapping[str, str] | N
 
 
 class HttpFrontend:
-    """The HTTP connections of one listener. Calls `wrong_token` for a wrong token, `malformed` for invalid HTTP."""
+    """The HTTP connections of one listener."""
 
-    def __init__(
-        self, find: Find, wrong_token: Callable[[], None], malformed: Callable[[], None], answer: Answer
-    ) -> None:
+    def __init__(self, find: Find, faulty: Faulty, answer: Answer) -> None:
         self._find = find
-        self._wrong_token = wrong_token
+        self._faulty = faulty
         self._answer = answer
-        self._log = _ServerLog(malformed)
+        self._log = _ServerLog(faulty)
         self._server = web.Server(self._handle, handler_cancellation=True)
 
     def connect(self, ended: Callable[[], None]) -> asyncio.BaseProtocol:
@@ -276,7 +264,7 @@ class HttpFrontend:
         connection, transport = request.protocol, request.transport
         if session is None or transport is None or not isinstance(connection, _HttpConnection):
             if shown:
-                self._wrong_token()
+                self._faulty(WRONG_TOKEN)
             response: web.StreamResponse = failure(401, "authentication_error", "this is not the sandbox's token")
             response.force_close()
             return response
@@ -298,18 +286,18 @@ class HttpFrontend:
 class _ServerLog(logging.Logger):
     """The log of aiohttp's server, bounded: a sandboxed program decides how many requests fail.
 
-    Malformed requests go to `malformed`; of other errors, each type is logged once with its traceback.
+    Malformed requests go to `faulty`; of other errors, each type is logged once with its traceback.
     """
 
-    def __init__(self, malformed: Callable[[], None]) -> None:
+    def __init__(self, faulty: Faulty) -> None:
         super().__init__(__name__, logging.ERROR)
-        self._malformed = malformed
+        self._faulty = faulty
         self._logged: set[type[BaseException]] = set()
 
     def exception(self, msg: object, *args: object, exc_info: Any = True, **_: Any) -> None:
         """Log or count an error."""
         if isinstance(exc_info, HttpProcessingError | web.RequestPayloadError):
-            self._malformed()
+            self._faulty("a request that is not valid HTTP")
         elif isinstance(exc_info, BaseException) and type(exc_info) not in self._logged:
             self._logged.add(type(exc_info))
             _log.error(msg, *args, exc_info=exc_info)

@@ -3,14 +3,16 @@
 import asyncio
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import aiohttp
 from aiohttp import web
 
 from evolverpc_common.model_prices import ModelPrice, PriceTable
 from evolverpc_common.rate_limiter import RateExceeded, RateLimiter
-from sandbox_runtime.gateway.events import ProviderCall, shown
+from sandbox_runtime.gateway.events import Report, shown
 from sandbox_runtime.gateway.gateway_session import BODIES, SandboxGatewaySession, failure
 from sandbox_runtime.gateway.providers import PATHS, Provider
 from sandbox_runtime.gateway.request_policy import (
@@ -47,54 +49,46 @@ class _RequestRefused(Exception):
         self.reason = reason
 
 
+@dataclass(eq=False)
 class ModelRequests:
     """Answers the model requests of all sandboxes of a gateway, once `released` is set."""
 
-    def __init__(
-        self,
-        providers: Sequence[Provider],
-        policy: GatewayPolicy,
-        prices: PriceTable,
-        spend: SpendCap,
-        http: aiohttp.ClientSession,
-        report: Callable[[ProviderCall], None],
-        released: asyncio.Event,
-    ) -> None:
-        self._providers: Mapping[str, Provider] = {provider.name: provider for provider in providers}
-        self._policy = policy
-        self._prices = prices
-        self._spend = spend
-        self._rate = RateLimiter(policy.calls_per_minute)
-        self._http = http
-        self._report = report
-        self._released = released
+    providers: Sequence[Provider]
+    policy: GatewayPolicy
+    spend: SpendCap
+    http: aiohttp.ClientSession
+    report: Report
+    released: asyncio.Event
+
+    def __post_init__(self) -> None:
+        self._prices = PriceTable(self.policy.prices)
+        self._rate = RateLimiter(self.policy.calls_per_minute)
 
     async def answer(self, request: web.BaseRequest, session: SandboxGatewaySession) -> web.StreamResponse:
         """Return the provider's response to a request, or the reason why it was not forwarded."""
-        await self._released.wait()
+        await self.released.wait()
         try:
             provider, path, query = self._route(request)
-            with _HeldBytes(session) as held:
-                content = await _body(request, session, held)
+            async with _body(request, session) as content:
                 try:
                     asked = parse_request(provider, path, content)
                 except UnusableRequest as error:
                     what = f"{provider.name}{path}"
                     raise _refused(400, "invalid_request_error", what, str(error)) from None
-                del content
+                content.clear()  # the answer may take long
                 price = self._check(provider, asked, session)
                 max_cost_usd = self._most(provider, asked, price)
                 where = request.raw_path.partition("?")[0]
                 call = UpstreamCall(session.sandbox, provider, asked, where, query, price)
-                async with self._spend.charge(max_cost_usd) as charge:
+                async with self.spend.charge(max_cost_usd) as charge:
                     charge.counted_usd = 0.0  # until it goes out
                     await self._rate.wait(RATE_WAIT_S)
                     try:
-                        return await call.forward(self._http, request)
+                        return await call.forward(self.http, request)
                     finally:
                         result = call.result(max_cost_usd)
                         charge.counted_usd = result.counted_usd
-                        self._report(result)
+                        self.report(result)
         except _RequestRefused as refused:
             session.refusals.add(refused.what, refused.reason)
             return refused.response
@@ -105,7 +99,7 @@ class ModelRequests:
 
     def _route(self, request: web.BaseRequest) -> tuple[Provider, str, str]:
         match = _PATH.fullmatch(request.raw_path)
-        provider = self._providers.get(match["provider"]) if match else None
+        provider = next((each for each in self.providers if match and each.name == match["provider"]), None)
         what = f"{request.method} {request.raw_path.partition('?')[0]}"
         if (
             match is None
@@ -122,13 +116,13 @@ class ModelRequests:
     def _check(self, provider: Provider, asked: ModelRequest, session: SandboxGatewaySession) -> ModelPrice | None:
         """Return the model's price, once the call is known to be allowed."""
         what = f"{provider.name}/{asked.model}"
-        if not self._policy.allows(provider.name, asked.model):
+        if not self.policy.allows(provider.name, asked.model):
             raise _refused(403, "permission_error", what, "this model is not among those that the run may call")
         if not session.open_to_all and (reached := asked.reaches):
             reason = f"the provider would reach hosts for the sandbox ({shown(reached)}), beside its egress"
             raise _refused(403, "permission_error", what, reason)
         price = self._prices.of(provider.name, asked.model)
-        if self._spend.cap_usd is not None and not asked.free:
+        if self.spend.cap_usd is not None and not asked.free:
             if price is None:
                 reason = (
                     "the run has a spend cap and this model no known price: give one in `model_prices`, "
@@ -143,7 +137,7 @@ class ModelRequests:
     def _most(self, provider: Provider, asked: ModelRequest, price: ModelPrice | None) -> float:
         """Return the most that the call can cost, in US dollars."""
         max_cost_usd = asked.max_cost_usd(price) if price is not None else 0.0
-        if self._spend.beyond(max_cost_usd):
+        if self.spend.beyond(max_cost_usd):
             reason = (
                 "this call alone might cost more than the run's entire spend cap: ask for fewer tokens (`max_tokens`), "
                 "fewer answers or less input, or raise the cap"
@@ -152,46 +146,33 @@ class ModelRequests:
         return max_cost_usd
 
 
-class _HeldBytes:
-    """Counts the bytes that are held for a sandbox while the block runs."""
-
-    def __init__(self, session: SandboxGatewaySession) -> None:
-        self._session = session
-        self._bytes = 0
-
-    def __enter__(self) -> "_HeldBytes":
-        return self
-
-    def more(self, count: int) -> int:
-        """Add bytes, and return those of this request."""
-        self._bytes += count
-        self._session.held_bytes += count
-        return self._bytes
-
-    def __exit__(self, *_: object) -> None:
-        self._session.held_bytes -= self._bytes
-
-
-async def _body(request: web.BaseRequest, session: SandboxGatewaySession, held: _HeldBytes) -> bytes:
+@asynccontextmanager
+async def _body(request: web.BaseRequest, session: SandboxGatewaySession) -> AsyncIterator[bytearray]:
+    """Yield the body, whose bytes count as held for the sandbox until the end of the block."""
     what = f"{request.method} {request.raw_path.partition('?')[0]}"
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise _refused(415, "invalid_request_error", what, "a compressed body is not read")
     if request.headers.get("Expect", "").lower() == "100-continue":
         await continue_body(request)
-    content = bytearray()
+    content, size = bytearray(), 0
     try:
-        async with asyncio.timeout(BODY_S):
-            async for chunk in request.content.iter_any():
-                content += chunk
-                if held.more(len(chunk)) > BODY:
-                    raise _refused(413, "request_too_large", what, f"its body is larger than {BODY} bytes")
-                if session.held_bytes > BODIES:
-                    raise _refused(429, "rate_limit_error", what, f"more than {BODIES} bytes of requests at once")
-    except TimeoutError:
-        raise _refused(408, "invalid_request_error", what, "its body did not arrive in time") from None
-    if sum(map(content.count, (b"[", b"{", b","))) > PARTS:
-        raise _refused(413, "request_too_large", what, f"its body has more than {PARTS} parts")
-    return bytes(content)
+        try:
+            async with asyncio.timeout(BODY_S):
+                async for chunk in request.content.iter_any():
+                    content += chunk
+                    size += len(chunk)
+                    session.held_bytes += len(chunk)
+                    if size > BODY:
+                        raise _refused(413, "request_too_large", what, f"its body is larger than {BODY} bytes")
+                    if session.held_bytes > BODIES:
+                        raise _refused(429, "rate_limit_error", what, f"more than {BODIES} bytes of requests at once")
+        except TimeoutError:
+            raise _refused(408, "invalid_request_error", what, "its body did not arrive in time") from None
+        if sum(map(content.count, (b"[", b"{", b","))) > PARTS:
+            raise _refused(413, "request_too_large", what, f"its body has more than {PARTS} parts")
+        yield content
+    finally:
+        session.held_bytes -= size
 
 
 def _refused(status: int, kind: str, what: str, reason: str) -> _RequestRefused:

@@ -261,7 +261,7 @@ class ModelRequest:
         return taken
 
 
-def parse_request(provider: Provider, path: str, content: bytes) -> ModelRequest:
+def parse_request(provider: Provider, path: str, content: bytes | bytearray) -> ModelRequest:
     """Parse a request's body.
 
     Raises:

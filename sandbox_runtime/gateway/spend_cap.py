@@ -34,14 +34,10 @@ class SpendCap:
         self._line = asyncio.Lock()  # the first in it waits for room, and all others behind it
         self._changed = asyncio.Event()
 
-    @property
-    def other_spend_usd(self) -> float:
-        """What the run has spent elsewhere; it counts against the cap. Set it in the gateway's loop, as it grows."""
-        return self._elsewhere
-
-    @other_spend_usd.setter
-    def other_spend_usd(self, usd: float) -> None:
-        self._elsewhere = usd
+    def run_spent(self, usd: float) -> None:
+        """Take note of what the whole run has spent, calls through this gateway included. Call it in its loop."""
+        # It is a little old, so that what was spent elsewhere is never less than before.
+        self._elsewhere = max(self._elsewhere, usd - self.spent_usd)
         self._look()
 
     def beyond(self, max_cost_usd: float) -> bool:

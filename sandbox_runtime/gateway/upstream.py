@@ -5,7 +5,8 @@ import logging
 import re
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from dataclasses import dataclass
 from urllib.parse import urljoin
 
 import aiohttp
@@ -17,7 +18,7 @@ from evolverpc_common.judged_http import environment_proxy, judged_connector
 from evolverpc_common.model_prices import ModelPrice
 from evolverpc_common.network_addresses import Network
 from evolverpc_common.redaction import StreamRedactor
-from sandbox_runtime.gateway.events import HostConnection, ProviderCall
+from sandbox_runtime.gateway.events import HostConnection, ProviderCall, Report
 from sandbox_runtime.gateway.gateway_session import SandboxGatewaySession, failure
 from sandbox_runtime.gateway.providers import HOP_HEADERS, Provider, SecretHeader
 from sandbox_runtime.gateway.request_policy import ModelRequest
@@ -58,34 +59,26 @@ def provider_session(allowed: Sequence[Network] | None = None) -> aiohttp.Client
     )
 
 
+@dataclass
 class UpstreamCall:
     """A call to forward. `path`: as requested. `query`: forwarded with it. `price`: None if unknown."""
 
-    def __init__(
-        self,
-        sandbox: str,
-        provider: Provider,
-        model_request: ModelRequest,
-        path: str,
-        query: str,
-        price: ModelPrice | None,
-    ) -> None:
-        self._sandbox = sandbox
-        self._provider = provider
-        self._model_request = model_request
-        self._path = path
-        self._query = query
-        self._price = price
-        self._started = 0.0
-        self._status: int | None = None
-        self._sent = True
-        self._reader: JsonUsageReader | StreamUsageReader | None = None
+    sandbox: str
+    provider: Provider
+    model_request: ModelRequest
+    path: str
+    query: str
+    price: ModelPrice | None
+    _started: float = 0.0
+    _status: int | None = None
+    _sent: bool = True
+    _reader: JsonUsageReader | StreamUsageReader | None = None
 
     async def forward(self, http: aiohttp.ClientSession, request: web.BaseRequest) -> web.StreamResponse:
         """Stream the provider's answer to the sandbox."""
         self._started = time.perf_counter()
-        provider, model_request = self._provider, self._model_request
-        url = provider.url(model_request.path) + (f"?{self._query}" if self._query else "")
+        provider, model_request = self.provider, self.model_request
+        url = provider.url(model_request.path) + (f"?{self.query}" if self.query else "")
         headers = {name: value for name in _REQUEST_HEADERS if (value := request.headers.get(name)) and value.isascii()}
         headers |= {"Content-Type": "application/json", "Accept-Encoding": "identity", **provider.key_headers()}
         response: web.StreamResponse | None = None
@@ -101,7 +94,7 @@ class UpstreamCall:
                 await self._stream(request, response, answer, redactor)
                 return response
         except _ClientGone:
-            _log.debug("%s hung up on %s", self._sandbox, provider.name)
+            _log.debug("%s hung up on %s", self.sandbox, provider.name)
             return _disconnect(request, response)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             self._sent = False
@@ -120,11 +113,9 @@ class UpstreamCall:
         answer: aiohttp.ClientResponse,
         redactor: StreamRedactor,
     ) -> None:
-        events = answer.content_type == "text/event-stream"
-        model_request = self._model_request
         self._reader = reader = (
-            StreamUsageReader(self._provider.dialect, hide_usage=model_request.usage_added)
-            if events
+            StreamUsageReader(self.provider.dialect, hide_usage=self.model_request.usage_added)
+            if answer.content_type == "text/event-stream"
             else JsonUsageReader()
         )
 
@@ -138,18 +129,18 @@ class UpstreamCall:
 
     def result(self, max_cost_usd: float) -> ProviderCall:
         """Return the finished call, to be reported. `max_cost_usd`: counted if its cost is unknown."""
-        model_request = self._model_request
+        model_request = self.model_request
         tokens, whole = self._reader.tokens() if self._reader is not None else (None, False)
         cost: float | None = None
         if not self._sent or model_request.free or (self._status is not None and self._status >= 300):
             cost = 0.0  # providers charge for answers
-        elif whole and tokens is not None and self._price is not None and model_request.unpriced is None:
-            cost = self._price.cost(tokens)
+        elif whole and tokens is not None and self.price is not None and model_request.unpriced is None:
+            cost = self.price.cost(tokens)
         return ProviderCall(
-            sandbox=self._sandbox,
-            provider=self._provider.name,
+            sandbox=self.sandbox,
+            provider=self.provider.name,
             model=model_request.model,
-            path=self._path,
+            path=self.path,
             status=self._status,
             seconds=time.perf_counter() - self._started,
             tokens=tokens,
@@ -164,28 +155,20 @@ _PATH = re.compile(r"[/?][!\"$-~]*")
 _DECODED = frozenset({"", "identity", "gzip", "deflate"})
 
 
+@dataclass(frozen=True)
 class HostRequests:
     """Forwards requests of all sandboxes to hosts with secret headers, over TLS, and reports each to `report`."""
 
-    def __init__(
-        self,
-        headers: Sequence[SecretHeader],
-        http: aiohttp.ClientSession,
-        tls: ssl.SSLContext | None,
-        report: Callable[[HostConnection], None],
-    ) -> None:
-        self._headers: dict[str, list[SecretHeader]] = {}
-        for one in headers:
-            self._headers.setdefault(one.host, []).append(one)
-        self._http = http
-        self._tls = tls
-        self._report = report
+    headers: Sequence[SecretHeader]
+    http: aiohttp.ClientSession
+    tls: ssl.SSLContext | None
+    report: Report
 
     async def answer(
         self, request: web.BaseRequest, session: SandboxGatewaySession, host: str, path: str
     ) -> web.StreamResponse:
         """Return the host's answer. `path`: from its first `/` or `?` on, as requested."""
-        headers, what = self._headers.get(host, []), f"{request.method} {host}"
+        headers, what = [one for one in self.headers if one.host == host], f"{request.method} {host}"
         if not headers:
             session.refusals.add(what, "not among the hosts with a secret header (secret_headers)")
             return failure(403, "permission_error", "no secret header is set for this host")
@@ -193,26 +176,28 @@ class HostRequests:
             session.refusals.add(what, "a method or path that the gateway does not forward to hosts")
             return failure(405, "invalid_request_error", "the gateway does not forward this method or path to hosts")
         name, _, port = host.partition(":")
-        forwarded = _HostRequest(headers, URL(f"https://{host}{path}", encoded=True), self._tls)
+        forwarded = _HostRequest(headers, URL(f"https://{host}{path}", encoded=True), self.tls)
         started = time.monotonic()
         try:
-            return await forwarded.forward(self._http, request)
+            return await forwarded.forward(self.http, request)
         finally:
             counts = (forwarded.sent, forwarded.received, time.monotonic() - started, forwarded.reached)
-            self._report(HostConnection(session.sandbox, name, int(port or 443), *counts, request.method))
+            self.report(HostConnection(session.sandbox, name, int(port or 443), *counts, request.method))
 
 
+@dataclass
 class _HostRequest:
     """One request, streamed in both directions. It ends if neither carries anything for `READ_TIMEOUT_S`."""
 
-    def __init__(self, headers: Sequence[SecretHeader], url: URL, tls: ssl.SSLContext | None) -> None:
-        self._headers = headers
-        self._url = url
-        self._tls = tls
-        self._redactor = StreamRedactor(*(one.secret for one in headers))
-        self.sent = 0
-        self.received = 0
-        self.reached = False
+    headers: Sequence[SecretHeader]
+    url: URL
+    tls: ssl.SSLContext | None
+    sent: int = 0
+    received: int = 0
+    reached: bool = False
+
+    def __post_init__(self) -> None:
+        self._redactor = StreamRedactor(*(one.secret for one in self.headers))
 
     async def forward(self, http: aiohttp.ClientSession, request: web.BaseRequest) -> web.StreamResponse:
         """Stream the host's answer to the sandbox."""
@@ -222,13 +207,13 @@ class _HostRequest:
                 if request.headers.get("Expect", "").lower() == "100-continue":
                     await _to_sandbox(continue_body(request))
                 async with http.request(
-                    *(request.method, self._url),
+                    *(request.method, self.url),
                     data=self._body(request, idle) if request.body_exists else None,
                     headers=self._sent_headers(request),
                     skip_auto_headers=("Content-Type", "Accept"),
                     allow_redirects=False,
-                    proxy=_proxy(str(self._url)),
-                    ssl=self._tls if self._tls is not None else True,
+                    proxy=_proxy(str(self.url)),
+                    ssl=self.tls if self.tls is not None else True,
                 ) as answer:
                     self.reached = True
                     if answer.headers.get("Content-Encoding", "").lower() not in _DECODED:
@@ -239,7 +224,7 @@ class _HostRequest:
         except _ClientGone:
             return _disconnect(request, response)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            _log.warning("host %s broke off, or was not reached: %s", self._url.authority, type(error).__name__)
+            _log.warning("host %s broke off, or was not reached: %s", self.url.authority, type(error).__name__)
             if response is not None and response.prepared:
                 return _disconnect(request, response)
             broken = failure(502, "api_error", "the host broke off" if self.reached else "the host cannot be reached")
@@ -261,13 +246,13 @@ class _HostRequest:
 
     def _sent_headers(self, request: web.BaseRequest) -> CIMultiDict[str]:
         """Return the program's own headers, and in place of those with a secret, the gateway's."""
-        left_out = _of_one_hop(request.headers) | {one.header.lower() for one in self._headers}
+        left_out = _of_one_hop(request.headers) | {one.header.lower() for one in self.headers}
         left_out -= {"content-encoding"}
         found = CIMultiDict((name, text) for name, text in request.headers.items() if name.lower() not in left_out)
         if request.body_exists and request.content_length is not None:
             found["Content-Length"] = str(request.content_length)
         found["Accept-Encoding"] = "identity"  # so that the secret is found in the answer, if the host repeats it
-        found.extend((one.header, one.value) for one in self._headers)
+        found.extend((one.header, one.value) for one in self.headers)
         return found
 
     def _returned_headers(self, answer: aiohttp.ClientResponse) -> CIMultiDict[str]:
@@ -278,7 +263,7 @@ class _HostRequest:
             if name.lower() not in left_out
         )
         if location := answer.headers.get("Location"):  # relative to the host, not to the gateway
-            found["Location"] = self._redactor.redact_text(urljoin(str(self._url), location))
+            found["Location"] = self._redactor.redact_text(urljoin(str(self.url), location))
         return found
 
 

@@ -10,7 +10,7 @@ import posixpath
 import tarfile
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -24,14 +24,11 @@ from sandbox_runtime.api.sandbox import (
 )
 from sandbox_runtime.api.spec import (
     PYTHON_VARIABLE,
-    READY_S,
-    Closed,
     Command,
-    Egress,
     GatewaySession,
     PreparedEnvironment,
     Recipe,
-    ResourceLimits,
+    SandboxOptions,
     SandboxSpec,
 )
 from sandbox_runtime.runtime import Runtime, Sandbox
@@ -40,13 +37,13 @@ from sandbox_runtime.source.source import Checkout, Source
 from sandbox_runtime.source.workspace import PrebuiltCommand, Workspace, bash, link_command, restore_command
 
 
-@dataclass(frozen=True)
-class ClientSettings:
-    """Settings of a client's sandboxes.
+@dataclass(frozen=True, kw_only=True)
+class ClientSettings(SandboxOptions):
+    """Settings of a client's sandboxes; see `SandboxOptions`.
 
     `server_args`: for `evolverpc serve`. `main`: the command to start instead, for a program that serves itself; it
     listens at `GEPA_LISTEN`. `python`, `node`: versions that replace those of the manifests. `packages`: more Python
-    packages. `commands`: prebuilt ones by name. For the rest see `SandboxSpec`.
+    packages. `commands`: prebuilt ones by name.
     """
 
     server_args: tuple[str, ...] = ()
@@ -55,12 +52,6 @@ class ClientSettings:
     node: str | None = None
     packages: tuple[str, ...] = ()
     commands: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    egress: Egress = Closed()  # noqa: RUF009  a frozen value
-    env: Mapping[str, str] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    limits: ResourceLimits = ResourceLimits()  # noqa: RUF009  a frozen value
-    ready_s: float = READY_S
 
     def recipe(self, needs: Recipe) -> Recipe:
         """Return the recipe for a program with these needs."""
@@ -84,6 +75,7 @@ class _StartState:
     changes: bytes | None = None
 
 
+@dataclass(eq=False)
 class ClientSandbox:
     """A client's sandbox. Methods may be called at any time; those that start or end it wait for each other.
 
@@ -91,23 +83,16 @@ class ClientSandbox:
     called with the progress of long steps, which is logged by default. Use it in an `async with` block, or close it.
     """
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        source: Source,
-        settings: ClientSettings | None = None,
-        *,
-        name: str = "client",
-        gateway_session: Callable[[str], GatewaySession] | None = None,
-        on_progress: Callable[[str], None] | None = None,
-    ) -> None:
-        self._runtime = runtime
-        self._source = source
-        self._settings = settings or ClientSettings()
-        self._name = name
-        self._open_session = gateway_session
-        self._on_progress = on_progress or partial(logger.info, "%s")
-        self._commands = {name: PrebuiltCommand(name, script) for name, script in self._settings.commands.items()}
+    runtime: Runtime
+    source: Source
+    settings: ClientSettings = field(default_factory=ClientSettings)
+    _: KW_ONLY
+    name: str = "client"
+    gateway_session: Callable[[str], GatewaySession] | None = None
+    on_progress: Callable[[str], None] = field(default=partial(logger.info, "%s"))
+
+    def __post_init__(self) -> None:
+        self._commands = {name: PrebuiltCommand(name, script) for name, script in self.settings.commands.items()}
         self._made: _StartState | None = None
         self._sandbox: Sandbox | None = None
         self._session: GatewaySession | None = None
@@ -172,8 +157,8 @@ class ClientSandbox:
             changes = await workspace.changes(checkout.commit)
             made_again = (checkout.unpack_command(), restore_command(changes))
             changed = f"{checkout.needs.origin} {checkout.commit} {hashlib.sha256(changes).hexdigest()}"
-            recipe = dataclasses.replace(self._settings.recipe(needs), checkout=made_again, origin=changed)
-            prepared = await self._runtime.prepare(recipe, on_progress=self._on_progress, rebuild=True)
+            recipe = dataclasses.replace(self.settings.recipe(needs), checkout=made_again, origin=changed)
+            prepared = await self.runtime.prepare(recipe, on_progress=self.on_progress, rebuild=True)
             await self._stopped()
             self._made = _StartState(checkout, prepared, changes)
             return await self._started()
@@ -203,7 +188,7 @@ class ClientSandbox:
             raise SandboxError(f"gepa.toml cannot be read: {error}") from None
 
     async def artifacts(self) -> list[bytes]:
-        """Return what the program has saved, as tars, which are untrusted and cut off at `ARTIFACTS_BYTES`.
+        """Return what the program has saved, as tars, which are untrusted and cut off at 64 MiB.
 
         The folder that `artifacts` in `gepa.toml` (or in `server_args`) names, and the file that
         `saved_program_json_path` names, as `program.json`; nothing without these.
@@ -222,7 +207,7 @@ class ClientSandbox:
 
     def _path(self, setting: str, config: Mapping[str, Any]) -> str | None:
         """Return the path that a setting of the server names, from the repository's top; None if it is not given."""
-        words = [flag for word in self._settings.server_args for flag in word.split("=", 1)]
+        words = [flag for word in self.settings.server_args for flag in word.split("=", 1)]
         given = [value for flag, value in itertools.pairwise(words) if flag == f"--{setting.replace('_', '-')}"]
         named = given[-1] if given else config.get(setting)
         if named is None:
@@ -262,34 +247,34 @@ class ClientSandbox:
 
     def _last(self) -> Sandbox:
         if self._sandbox is None:
-            raise SandboxGone(f"{self._name}: no sandbox was started")
+            raise SandboxGone(f"{self.name}: no sandbox was started")
         return self._sandbox
 
     def _running(self) -> Sandbox:
         if not self._up:
-            raise SandboxGone(f"{self._name}: its sandbox is not up")
+            raise SandboxGone(f"{self.name}: its sandbox is not up")
         return self._last()
 
     async def _prepared(self) -> _StartState:
         if self._made is None:
-            checkout = await self._source.ready(on_progress=self._on_progress)
-            recipe = self._settings.recipe(checkout.needs)
-            prepared = await self._runtime.prepare(recipe, on_progress=self._on_progress)
+            checkout = await self.source.ready(on_progress=self.on_progress)
+            recipe = self.settings.recipe(checkout.needs)
+            prepared = await self.runtime.prepare(recipe, on_progress=self.on_progress)
             self._made = _StartState(checkout, prepared)
         return self._made
 
     async def _started(self) -> ServerEndpoint:
         if self._closed:
-            raise SandboxGone(f"{self._name} was closed")
+            raise SandboxGone(f"{self.name} was closed")
         if self._up:
             try:
                 return await self._running().endpoint()
             except SandboxGone:
                 await self._cleared()
         made = await self._prepared()
-        self._session = self._open_session(self._name) if self._open_session is not None else None
+        self._session = None if self.gateway_session is None else self.gateway_session(self.name)
         try:
-            self._sandbox = await self._runtime.start(self._spec(made))
+            self._sandbox = await self.runtime.start(self._spec(made))
             self._up = True
             return await self._sandbox.endpoint()
         except BaseException:
@@ -301,7 +286,7 @@ class ClientSandbox:
         try:
             await self._stopped()
         except SandboxError as error:
-            logger.warning("%s: %s", self._name, error)
+            logger.warning("%s: %s", self.name, error)
 
     async def _stopped(self) -> None:
         session, self._session = self._session, None
@@ -314,20 +299,16 @@ class ClientSandbox:
                 await session.close()
 
     def _spec(self, made: _StartState) -> SandboxSpec:
-        settings, prepared = self._settings, made.prepared
+        settings, prepared = self.settings, made.prepared
         python = {} if prepared.python is None else {PYTHON_VARIABLE: prepared.python}
         server = settings.main or (*prepared.server, *settings.server_args)
+        options = {option.name: getattr(settings, option.name) for option in dataclasses.fields(SandboxOptions)}
         return SandboxSpec(
             main=Command(server, cwd=made.checkout.cwd, env=python),
             prepared=prepared,
             setup=(*self._setup(made), *(command.install_command() for command in self._commands.values())),
-            egress=settings.egress,
             gateway_session=self._session,
-            env=settings.env,
-            secrets=settings.secrets,
-            labels=settings.labels,
-            limits=settings.limits,
-            ready_s=settings.ready_s,
+            **options,
         )
 
     def _setup(self, made: _StartState) -> tuple[Command, ...]:

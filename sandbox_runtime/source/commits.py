@@ -8,7 +8,7 @@ import tarfile
 import tempfile
 import urllib.parse
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from evolverpc_common.git import LOCAL_TIMEOUT_S, filters_off, read_batch
@@ -28,13 +28,14 @@ _LFS_POINTER, _LFS_BYTES = b"version https://git-lfs.github.com/spec/", 1024
 """How a pointer of Git LFS begins, and more bytes than it has."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Commit:
     """A commit by its full `id`, in the repository that `folder` is in, or that it is if `bare`."""
 
     folder: Path
     id: str
     bare: bool = False
+    _ids: dict[str, str] | None = field(default=None, init=False, repr=False)
 
     async def read(self, paths: Iterable[str]) -> dict[str, bytes]:
         """Return the files among these paths, from the repository's top.
@@ -43,16 +44,8 @@ class Commit:
             GitFailed: git cannot read them.
             SandboxError: they are too large.
         """
-        wanted = sorted(set(paths))
-        if not wanted:
-            return {}
-        listed = await self._git("ls-tree", "-z", "--full-tree", self.id, "--", *wanted)
-        found: dict[str, str] = {}
-        for entry in filter(None, listed.split(b"\0")):
-            details, _, name = entry.partition(b"\t")
-            mode, _, blob = details.split(b" ")
-            if mode in _FILE_MODES:
-                found[name.decode("utf-8", "surrogateescape")] = blob.decode()
+        ids = await self.ids()
+        found = {path: ids[path] for path in sorted(set(paths)) if path in ids}
         asked = "".join(f"{blob}\n" for blob in found.values()).encode()
         sizes = await self._sizes(asked)
         if sum(sizes) > MANIFESTS_BYTES:
@@ -66,7 +59,9 @@ class Commit:
 
     async def ids(self) -> dict[str, str]:
         """Return the ids of the contents of all files, by path from the repository's top. Raises `GitFailed`."""
-        return ids_of(await self._git("ls-tree", "-r", "-z", "--full-tree", self.id), place=2)
+        if self._ids is None:
+            self._ids = ids_of(await self._git("ls-tree", "-r", "-z", "--full-tree", self.id), place=2)
+        return self._ids
 
     async def lfs_pointers(self) -> list[str]:
         """Return the paths of the files that are pointers of Git LFS. Raises `GitFailed`."""
@@ -76,10 +71,6 @@ class Commit:
         asked = "".join(f"{ids[path]}\n" for path in small).encode()
         contents = read_batch(await self._git("cat-file", "--batch", stdin=asked))
         return [path for path, content in zip(small, contents, strict=True) if content.startswith(_LFS_POINTER)]
-
-    async def has_folder(self, path: str) -> bool:
-        """Return whether there is a folder at this path from the repository's top."""
-        return bool(await self._git("ls-tree", "-d", "-z", "--full-tree", self.id, "--", path))
 
     async def pack(self, branch: str, tar: Path, most_mb: int) -> None:
         """Write a tar of a `.git` with this commit only, without its parents, checked out as `branch`.

@@ -2,7 +2,7 @@
 
 import json
 import posixpath
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from evolverpc_common.node_tools import PACKAGE_JSON, node_install
@@ -30,9 +30,6 @@ _NODE_NAMES |= {"hydrogen": 18, "iron": 20, "jod": 22, "krypton": 24}
 T = TypeVar("T")
 Choose = Callable[[str, Mapping[str, str], Mapping[str, bytes]], tuple[T | None, set[str]]]
 
-Read = Callable[[Iterable[str]], Awaitable[dict[str, bytes]]]
-"""Returns those files of a program that exist, by their paths from the repository's top."""
-
 
 class ProgramFiles(Protocol):
     """The files of a program's repository; paths are from its top."""
@@ -57,9 +54,9 @@ async def program_needs(files: ProgramFiles, folder: str) -> Recipe:
     ids = await files.ids()
     install = await _chosen(python_install, files, folder, ids)
     node_install_ = await _chosen(node_install, files, folder, ids)
-    python_version = await _found(files.read, folder if install is None else install.folder, _PYTHON_VERSION)
+    python_version = await _found(files, folder if install is None else install.folder, _PYTHON_VERSION)
     python_wanted = _python_version(python_version)
-    node_wanted = _node_version(await _found(files.read, folder, (*_NODE_VERSION, PACKAGE_JSON)))
+    node_wanted = _node_version(await _found(files, folder, (*_NODE_VERSION, PACKAGE_JSON)))
     if not (install or node_install_ or python_wanted or node_wanted):
         python_wanted = OLDEST
     return Recipe(python=python_wanted, node=node_wanted, install=install, node_install=node_install_)
@@ -77,12 +74,12 @@ async def _chosen(choose: Choose[T], files: ProgramFiles, folder: str, ids: Mapp
     return found
 
 
-async def _found(read: Read, folder: str, names: tuple[str, ...]) -> dict[str, bytes]:
+async def _found(files: ProgramFiles, folder: str, names: tuple[str, ...]) -> dict[str, bytes]:
     """Return the nearest of each of these files, in the folder or above it, by name."""
     paths = {name: [posixpath.join(where, name) for where in folders_above(folder)] for name in names}
-    files = await read(path for each in paths.values() for path in each)
-    nearest = ((name, next((path for path in each if path in files), None)) for name, each in paths.items())
-    return {name: files[path] for name, path in nearest if path is not None}
+    read = await files.read(path for each in paths.values() for path in each)
+    nearest = ((name, next((path for path in each if path in read), None)) for name, each in paths.items())
+    return {name: read[path] for name, path in nearest if path is not None}
 
 
 def _python_version(files: dict[str, bytes]) -> str | None:

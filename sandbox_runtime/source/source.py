@@ -44,7 +44,7 @@ class Checkout:
     """A commit that is ready to be unpacked.
 
     `commit`: its full id. `branch`: checked out at that commit. `folder`: the program's, from the top, `""` for that
-    itself. `tar`: a `.git` with this commit only. `left_out`: descriptions of what a sandbox does not get.
+    itself. `tar`: a `.git` with this commit only.
     """
 
     commit: str
@@ -52,7 +52,6 @@ class Checkout:
     folder: str
     tar: Path
     needs: Recipe
-    left_out: tuple[str, ...] = ()
 
     @property
     def cwd(self) -> str:
@@ -119,7 +118,7 @@ class Source:
                 origin = await remote_commit(where, self._ref, mirror, self._credentials, on_progress)
             else:
                 origin = await local_commit(where, self._ref)
-            if origin.folder and not await origin.commit.has_folder(origin.folder):
+            if origin.folder and not any(path.startswith(f"{origin.folder}/") for path in await origin.commit.ids()):
                 raise SandboxError(f"{self._address}: commit {origin.commit.id[:12]} has no folder {origin.folder}")
             needs = await program_needs(origin.commit, origin.folder)
             pointers = await origin.commit.lfs_pointers()
@@ -134,10 +133,9 @@ class Source:
         of_lfs = [
             f"the content of {path} is left out: Git LFS holds it, and the program reads a pointer" for path in pointers
         ]
-        left_out = (*origin.left_out, *of_lfs, *unused)
-        for words in left_out:
-            on_progress(words)
-        made = Checkout(origin.commit.id, origin.branch, origin.folder, tar, needs, left_out)
+        for left_out in (*origin.left_out, *of_lfs, *unused):
+            on_progress(left_out)
+        made = Checkout(origin.commit.id, origin.branch, origin.folder, tar, needs)
         origin_of_builds = str(self._address) if installs else ""
         return replace(made, needs=replace(needs, checkout=(made.unpack_command(),), origin=origin_of_builds))
 

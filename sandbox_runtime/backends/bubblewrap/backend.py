@@ -82,50 +82,38 @@ class BubblewrapBackend(LocalBackend):
         self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
         built = await self._environments.ready(recipe, run=self.run_build, on_progress=on_progress, rebuild=rebuild)
-        return PreparedEnvironment(
-            recipe=recipe,
-            server=(*SERVER, "--jail"),
-            python=built.python,
-            path=built.path,
-            mounts=tuple(dict.fromkeys((*server_mounts(), *built.mounts))),
-            env=built.env,
-        )
+        mounts = tuple(dict.fromkeys((*server_mounts(), *built.mounts)))
+        return PreparedEnvironment(**{**vars(built), "mounts": mounts}, recipe=recipe, server=(*SERVER, "--jail"))
 
     async def run_build(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
-    ) -> tuple[int, bytes]:
+    ) -> tuple[int | None, bytes]:
         """Run one build command in a container, see `RunBuildCommand`; its network is the gateway only.
 
         Raises:
-            EnvironmentMissing: it cannot be run, or needs more memory than a build has. TimeoutError: it took too long.
+            EnvironmentMissing: it needs more memory than a build has. OSError: it cannot be run.
             RuntimeInterrupted: its container was not made, or ended before the command.
         """
         limits = ResourceLimits(float(os.cpu_count() or 1), _MEMORY_MB, _WORKSPACE_MB, _PROCESSES, timeout_s)
-        user = self.context.user(builds=True)
+        user, output = self.context.user(builds=True), OutputTail(_OUTPUT_BYTES)
+        if user is not None:
+            await run_shielded(_give, cwd, user)
+        container = Container(self.context, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits)
         try:
-            if user is not None:
-                await run_shielded(_give, cwd, user)
-            container = Container(self.context, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits)
             try:
-                try:
-                    await container.start()
-                except SandboxError as error:
-                    raise RuntimeInterrupted(
-                        f"{argv[0]} cannot be run: {error}\n{container.log.text()[-_LOG_TAIL:]}".rstrip()
-                    ) from error
-                variables = {**env, **await gateway_variables(self._build_session, container.listen)}
-                output = OutputTail(_OUTPUT_BYTES)
-                status = await container.run(Command(tuple(argv), timeout_s=timeout_s, env=variables), output)
-                if status != 0 and container.has_lacked_memory():
-                    raise EnvironmentMissing(f"{argv[0]} needs more than the {_MEMORY_MB} MiB of memory of a build")
-            except SandboxGone as error:
-                raise RuntimeInterrupted(f"{argv[0]} ended with its container, before it was done") from error
-            finally:
-                await container.close()
-        except OSError as error:
-            raise EnvironmentMissing(f"{argv[0]} cannot be run: {error}") from error
-        if status is None:
-            raise TimeoutError(f"{argv[0]} took longer than {timeout_s:g} s")
+                await container.start()
+            except SandboxError as error:
+                raise RuntimeInterrupted(
+                    f"{argv[0]} cannot be run: {error}\n{container.log.text()[-_LOG_TAIL:]}".rstrip()
+                ) from error
+            variables = {**env, **await gateway_variables(self._build_session, container.listen)}
+            status = await container.run(Command(tuple(argv), timeout_s=timeout_s, env=variables), output)
+            if status != 0 and container.has_lacked_memory():
+                raise EnvironmentMissing(f"{argv[0]} needs more than the {_MEMORY_MB} MiB of memory of a build")
+        except SandboxGone as error:
+            raise RuntimeInterrupted(f"{argv[0]} ended with its container, before it was done") from error
+        finally:
+            await container.close()
         return status, output.bytes()
 
     def container(self, labels: Mapping[str, str], visible: VisiblePaths, limits: ResourceLimits) -> Container:

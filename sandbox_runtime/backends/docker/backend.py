@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from evolverpc_common.output_tail import OutputTail
-from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable, SandboxError
+from sandbox_runtime.api.sandbox import EnvironmentMissing
 from sandbox_runtime.api.spec import (
     STANDARD_PATH,
     Command,
@@ -22,7 +22,13 @@ from sandbox_runtime.api.spec import (
     SandboxSpec,
 )
 from sandbox_runtime.backends.docker.container import Container, ContainerPlan, container_name
-from sandbox_runtime.backends.docker.docker_command import check_daemon, docker, image_id, remove_containers
+from sandbox_runtime.backends.docker.docker_command import (
+    CommandFailed,
+    check_daemon,
+    docker,
+    image_id,
+    remove_containers,
+)
 from sandbox_runtime.backends.image_setup import (
     EXTRAS,
     GATEWAY_VARIABLES,
@@ -99,9 +105,7 @@ async def _built_base() -> str:
         (Path(folder) / "Dockerfile").write_text(text, encoding="utf-8")
         try:
             await docker("build", "--quiet", "--tag", base_name(), folder, timeout_s=BUILD_S)
-        except RuntimeUnavailable:
-            raise
-        except SandboxError as error:
+        except CommandFailed as error:
             raise EnvironmentMissing(f"the image {base_name()} cannot be built from {BASE}: {error}") from error
     return await _made_image(base_name())
 

@@ -18,11 +18,15 @@ _INSTALL = "install Docker (https://docs.docker.com/engine/install), or Podman a
 _LIMITS = {"MemoryLimit": "memory", "PidsLimit": "processes", "CPUCfsQuota": "cpu"}
 
 
+class CommandFailed(SandboxError):
+    """A docker command failed at a daemon that can be used."""
+
+
 def run_docker(*arguments: str, timeout_s: float = CALL_S) -> str:
     """Return what a docker command prints. Blocks.
 
     Raises:
-        RuntimeUnavailable: there is no docker, no daemon, or no right to use it. SandboxError: the command failed.
+        RuntimeUnavailable: there is no docker, no daemon, or no right to use it. CommandFailed: another failure.
     """
     try:
         done = subprocess.run(  # noqa: S603  no shell
@@ -52,7 +56,7 @@ def daemon() -> str:
     return f"the daemon at DOCKER_HOST={host}" if host else "the Docker daemon"
 
 
-def failure(what: str, stderr: str) -> SandboxError:
+def failure(what: str, stderr: str) -> RuntimeUnavailable | CommandFailed:
     """Return the error for what docker printed."""
     why = stderr.strip()[-2000:] or "it printed nothing"
     lower = why.lower()
@@ -63,7 +67,7 @@ def failure(what: str, stderr: str) -> SandboxError:
         )
     if any(text in lower for text in ("cannot connect", "error during connect", "is the docker daemon running")):
         return RuntimeUnavailable(f"{daemon()} cannot be reached: {why}\nstart it, or set DOCKER_HOST to one that runs")
-    return SandboxError(f"docker {what} failed: {why}")
+    return CommandFailed(f"docker {what} failed: {why}")
 
 
 def check_daemon() -> None:
@@ -71,9 +75,7 @@ def check_daemon() -> None:
     try:
         version = json.loads(run_docker("version", "--format", "{{json .Server}}"))
         info = json.loads(run_docker("info", "--format", "{{json .}}"))
-    except SandboxError as error:
-        if isinstance(error, RuntimeUnavailable):
-            raise
+    except CommandFailed as error:
         raise RuntimeUnavailable(f"{daemon()} cannot be used: {error}") from error
     api = tuple(int(part) for part in str(version.get("ApiVersion") or "0").split("."))
     if api < OLDEST_API:
@@ -92,9 +94,7 @@ def image_id(name: str) -> str | None:
     """Return the digest of an image that the daemon has, None if it has none of this name. Blocks."""
     try:
         return run_docker("image", "inspect", "--format", "{{.Id}}", name).strip()
-    except RuntimeUnavailable:
-        raise
-    except SandboxError as error:
+    except CommandFailed as error:
         if "no such image" in str(error).lower() or "image not known" in str(error).lower():
             return None
         raise
@@ -104,9 +104,7 @@ def remove_containers(names: Sequence[str]) -> None:
     """Remove containers, running or not; those that are gone already are no error. Blocks. Raises `SandboxError`."""
     try:
         run_docker("rm", "--force", "--volumes", *names)
-    except RuntimeUnavailable:
-        raise
-    except SandboxError as error:
+    except CommandFailed as error:
         rest = [line for line in str(error).splitlines() if "No such container" not in line]
         if any("already in progress" not in line for line in rest):
             raise

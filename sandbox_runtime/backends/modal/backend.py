@@ -68,13 +68,6 @@ def of_packages(packages: Sequence[str], extras: Sequence[str], folder: Path) ->
     )
 
 
-async def find_image(name: str, app: modal.App, client: modal.Client) -> str:
-    """Return the id of a published image. Raises Modal's `NotFoundError` if there is none."""
-    image = modal.Image.from_name(name, client=client)
-    await image.build.aio(app)  # of an image that has a name this looks it up, and builds nothing
-    return image.object_id
-
-
 APP = "evolverpc"
 """The default app of sandboxes, which lists them in Modal's own tools."""
 
@@ -134,22 +127,17 @@ class ModalBackend(Runtime):
         Raises:
             EnvironmentMissing: none is published (the message names the command that does it), or it cannot be built.
         """
-        client, app = self._client_and_app()
         name = name_of(recipe)
+        image: str | None
         if rebuild:
-            on_progress(f"building the image {name} at Modal")
-            with translated_errors("build an image"):
-                image = await self._built(name, partial(of_recipe, recipe))
-            on_progress(f"published the image {name}")
-            return image_setup.prepared(recipe, image)
-        with translated_errors("find an image"):
-            try:
-                image = await retried(lambda: find_image(name, app, client))
-            except exception.NotFoundError:
-                raise EnvironmentMissing(
-                    f"no image {name} is published at Modal for this program and this version of evolverpc; build it"
-                    " once, before sandboxes are started: evolverpc sandboxes --publish --repo REPO"
-                ) from None
+            image = await self._built(name, partial(of_recipe, recipe), on_progress)
+        else:
+            image = await self._found_image(name)
+        if image is None:
+            raise EnvironmentMissing(
+                f"no image {name} is published at Modal for this program and this version of evolverpc; build it"
+                " once, before sandboxes are started: evolverpc sandboxes --publish --repo REPO"
+            )
         return image_setup.prepared(recipe, image)
 
     async def packages_image(
@@ -160,15 +148,11 @@ class ModalBackend(Runtime):
         Raises:
             EnvironmentMissing: it cannot be built.
         """
-        client, app = self._client_and_app()
         name = f"evolverpc:{'-'.join(extras)}-{own_digest(tuple(packages), tuple(extras))}"
-        with translated_errors("find an image"):
-            try:
-                image = await retried(lambda: find_image(name, app, client))
-            except exception.NotFoundError:
-                on_progress(f"building the image {name} at Modal")
-                image = await self._built(name, partial(of_packages, packages, extras))
-        return PreparedEnvironment(Recipe(), (), python=image_setup.SERVER_PYTHON, image=image)
+        image = await self._found_image(name)
+        if image is None:
+            image = await self._built(name, partial(of_packages, packages, extras), on_progress)
+        return PreparedEnvironment(recipe=Recipe(), server=(), python=image_setup.SERVER_PYTHON, image=image)
 
     async def begin(self, spec: SandboxSpec, log: OutputTail) -> ModalSandbox:
         image = spec.prepared.image
@@ -277,19 +261,34 @@ class ModalBackend(Runtime):
             await asyncio.gather(creating, return_exceptions=True)
         return None
 
-    async def _built(self, name: str, described: Callable[[Path], modal.Image]) -> str:
+    async def _found_image(self, name: str) -> str | None:
+        """Return the id of a published image, None if there is none."""
+        client, app = self._client_and_app()
+        with translated_errors("find an image"):
+            try:
+                # Of an image that has a name, `build` looks it up, and builds nothing.
+                image = await retried(lambda: modal.Image.from_name(name, client=client).build.aio(app))
+            except exception.NotFoundError:
+                return None
+        return image.object_id
+
+    async def _built(
+        self, name: str, described: Callable[[Path], modal.Image], on_progress: Callable[[str], None]
+    ) -> str:
         """Build and publish an image, which `described` describes with an empty folder; return its id."""
         client, app = self._client_and_app()
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                image = await asyncio.to_thread(described, Path(folder))
+        on_progress(f"building the image {name} at Modal")
+        with translated_errors("build an image"), tempfile.TemporaryDirectory() as folder:
+            image = await asyncio.to_thread(described, Path(folder))
+            try:
                 await image.build.aio(app)
-                await image.publish.aio(name, client=client)
-                return image.object_id
-        except exception.ImageBuildError as error:
-            raise EnvironmentMissing(
-                f"the image cannot be built: {error}\n`modal image logs {error.image_id}` has what was written"
-            ) from error
+            except exception.ImageBuildError as error:
+                raise EnvironmentMissing(
+                    f"the image cannot be built: {error}\n`modal image logs {error.image_id}` has what was written"
+                ) from error
+            await image.publish.aio(name, client=client)
+        on_progress(f"published the image {name}")
+        return image.object_id
 
     def _client_and_app(self) -> tuple[modal.Client, modal.App]:
         if self._opened is None:

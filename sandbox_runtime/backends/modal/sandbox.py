@@ -19,13 +19,12 @@ from modal.container_process import ContainerProcess
 
 from evolverpc_common import process_reaper
 from evolverpc_common.output_tail import OutputTail
-from evolverpc_common.shielded import await_shielded
+from evolverpc_common.shielded import await_shielded, finished_before
 from sandbox_runtime.api.sandbox import EXEC_BYTES, SandboxExit, SandboxGone, SandboxNotReady, ServerEndpoint
 from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, SandboxSpec
 from sandbox_runtime.backends.image_setup import PORT, SERVER_PYTHON, WORKSPACE
 from sandbox_runtime.backends.modal.api_calls import GONE, retried, translated_errors
 from sandbox_runtime.backends.modal.creation import models_url
-from sandbox_runtime.runtime import finished_before
 
 _PROBE_TIMEOUT_S = 30.0
 

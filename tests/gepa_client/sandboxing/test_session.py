@@ -13,10 +13,10 @@ from gepa_client.journal.run_events import CallRefused, FleetChanged, Progress
 from gepa_client.run.control_messages import CapMessage, ControlMessage, ModelCallMessage
 from gepa_client.sandboxing.session import SessionNotStarted
 from gepa_client.sandboxing.session_interface import Log
-from gepa_client.sandboxing.session_messages import BudgetExhausted, SessionMessage
+from gepa_client.sandboxing.session_messages import SessionMessage
 from gepa_client.settings.run_config import RunConfig
 from sandbox_runtime import RunningSandbox, RuntimeUnavailable, SandboxNotReady
-from sandbox_runtime.gateway import GatewayRefusal, ProviderCall, TokenCounts
+from sandbox_runtime.gateway import CapReached, GatewayRefusal, ProviderCall, TokenCounts
 from tests.sandbox_runtime.pool.fakes import FakeSandbox
 from tests.support.waiting import until
 
@@ -140,7 +140,7 @@ def test_events_of_the_gateway_are_sent_to_the_optimizer(setup: FakeSetup) -> No
     tokens = TokenCounts(input=10, cached=2, output=5)
     call = ProviderCall("s0", "openai", "m", "/v1/chat", 200, 0.1, tokens, 0.5, 0.5, streamed=False)
     with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
-        for event in (call, GatewayRefusal("s0", "example.com", "not allowed"), BudgetExhausted(), Log("fetching [x]")):
+        for event in (call, GatewayRefusal("s0", "example.com", "not allowed"), CapReached(), Log("fetching [x]")):
             setup.receive(event)
         until(lambda: sandboxes.forward(driver, notes.append) or (len(driver.messages) == 3 and notes))
         assert sandboxes.has_gateway
@@ -194,7 +194,7 @@ def test_the_sandboxes_are_replaced_if_the_run_continues_at_the_spend_cap(
 ) -> None:
     monkeypatch.setattr("gepa_client.sandboxing.session.CAP_GRACE_S", 0.0)
     with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
-        setup.receive(BudgetExhausted())
+        setup.receive(CapReached())
         until(lambda: sandboxes.forward(FakeDriver(), print) or setup.up == 0)
 
 

@@ -33,10 +33,9 @@ class FakeRuntime:
         return []
 
     async def prepare(self, recipe: Recipe, **_: object) -> PreparedEnvironment:
-        if self.gateway_session is None:
-            return PreparedEnvironment(recipe, server=())
-        self.env = dict(self.gateway_session.env("http://models", "http://tunnel"))
-        return PreparedEnvironment(recipe, server=())
+        if self.gateway_session is not None:
+            self.env = dict(self.gateway_session.env("http://models", "http://tunnel"))
+        return PreparedEnvironment(recipe=recipe, server=())
 
 
 async def test_builds_reach_hosts_and_no_models_and_nothing_afterwards(

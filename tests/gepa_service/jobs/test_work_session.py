@@ -26,7 +26,7 @@ def test_sandboxes_of_earlier_attempts_are_ended_and_those_of_other_jobs_are_not
             backend = ModalBackend()
             await backend.open()
             image = await backend.packages_image(("protocol",), ("client",), on_progress=lambda _: None)
-            prepared = PreparedEnvironment(Recipe(), (), image=image.image)
+            prepared = PreparedEnvironment(recipe=Recipe(), server=(), image=image.image)
             started = []
             for job in ("job_1", "job_1", "job_2"):
                 spec = SandboxSpec(main=Command(()), prepared=prepared, labels={RUN_LABEL: job})

@@ -12,7 +12,9 @@ import pytest
 
 from sandbox_runtime.api.spec import Closed, Egress
 from sandbox_runtime.gateway import (
+    CapReached,
     Gateway,
+    GatewayEvent,
     GatewayPolicy,
     GatewayPorts,
     GatewayRefusal,
@@ -33,10 +35,14 @@ PRICED = {"m": (1.0, 1.0)}
 class Recorded:
     """The events that the gateway reported."""
 
-    calls: list[ProviderCall] = field(default_factory=list)
-    refusals: list[GatewayRefusal] = field(default_factory=list)
-    connections: list[HostConnection] = field(default_factory=list)
-    caps: list[None] = field(default_factory=list)
+    events: list[GatewayEvent] = field(default_factory=list)
+    calls = property(lambda self: self._of(ProviderCall))
+    refusals = property(lambda self: self._of(GatewayRefusal))
+    connections = property(lambda self: self._of(HostConnection))
+    caps = property(lambda self: self._of(CapReached))
+
+    def _of(self, kind: type) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
 
 
 @dataclass
@@ -92,10 +98,8 @@ def opened(provider: StubProvider, recorded: Recorded) -> Opens:
         return Gateway(
             providers=providers or (openai(KEY, f"{provider.url}/v1"), anthropic(KEY, provider.url)),
             policy=policy or GatewayPolicy(prices=PRICED),
-            on_call=recorded.calls.append,
-            on_refusal=recorded.refusals.append,
-            on_connection=recorded.connections.append,
-            **{"on_cap": lambda: recorded.caps.append(None), **options},
+            report=recorded.events.append,
+            **options,
         )
 
     return make

@@ -31,11 +31,10 @@ async def test_twenty_concurrent_sandboxes_stop_within_one_call_of_the_cap(
     opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     provider.answer = completion(0, 1000, seconds=0.002)
-    reached = asyncio.Event()
-    async with opened(capped(0.495), on_cap=reached.set) as gateway:
+    async with opened(capped(0.495)) as gateway:
         sandboxes = [await sandbox(gateway, name=f"sandbox-{number}") for number in range(4)]
         programs = [asyncio.create_task(asks(sandboxes[number % 4], http, 50)) for number in range(20)]
-        await asyncio.wait_for(reached.wait(), 30)
+        await eventually(lambda: recorded.caps)
         assert not any(program.done() for program in programs)  # held, not refused
         assert gateway.spend.spent_usd == pytest.approx(0.5)
         for one in sandboxes:
@@ -67,8 +66,8 @@ async def test_the_cap_is_reported_once(
     provider.answer = completion(0, 1000)
     async with opened(capped(COST)) as gateway:
         await asks(await sandbox(gateway), http, 1)
-        gateway.spend.other_spend_usd = 1.0
-        gateway.spend.other_spend_usd = 2.0
+        gateway.spend.run_spent(1.0)
+        gateway.spend.run_spent(2.0)
     assert len(recorded.caps) == 1
 
 
@@ -135,16 +134,14 @@ async def test_a_held_call_that_is_cancelled_frees_its_reservation() -> None:
     await late.end(0.0)
 
 
-async def test_spending_elsewhere_counts_and_a_held_call_continues_when_it_falls() -> None:
+async def test_what_the_run_spends_elsewhere_counts_and_never_falls() -> None:
     spend = SpendCap(1.0, lambda: None)
-    spend.other_spend_usd = 1.0
-    call = UpstreamCall(spend, 0.1)
-    await settled()
-    assert not call.out.is_set()
-    spend.other_spend_usd = 0.5
-    await settled()
-    assert call.out.is_set()
-    await call.end(0.0)
+    for usd in (1.0, 0.5):
+        spend.run_spent(usd)
+        call = UpstreamCall(spend, 0.1)
+        await settled()
+        assert not call.out.is_set()
+        call.task.cancel()
 
 
 async def test_a_model_without_a_price_is_refused_under_a_cap_with_the_setting_for_its_price(

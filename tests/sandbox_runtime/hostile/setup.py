@@ -15,7 +15,7 @@ from aiohttp import web
 from gepa_client.transport.rpc_client import RpcClient
 from sandbox_runtime import Allow, ResourceLimits
 from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
-from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayRefusal, ProviderCall, openai
+from sandbox_runtime.gateway import Gateway, GatewayEvent, GatewayPolicy, openai
 from sandbox_runtime.source import ClientSandbox, ClientSettings, Source
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider
 from tests.sandbox_runtime.source.repositories import commit
@@ -34,8 +34,7 @@ class HostileSetup:
     journal: Path
     containers: list[ClientSandbox]
     provider: StubProvider
-    calls: list[ProviderCall] = field(default_factory=list)
-    refusals: list[GatewayRefusal] = field(default_factory=list)
+    events: list[GatewayEvent] = field(default_factory=list)
 
     async def evaluate(self, attempts: Sequence[str], container: int = 0, text: str = "") -> list[dict[str, Any]]:
         """Their results, one batch of a sandbox."""
@@ -78,9 +77,7 @@ async def hostile_setup(folder: Path) -> AsyncIterator[HostileSetup]:
             Gateway(
                 providers=(openai(KEY, f"{provider.url}/v1"),),
                 policy=GatewayPolicy(),
-                on_call=hostile.calls.append,
-                on_refusal=hostile.refusals.append,
-                on_cap=lambda: None,
+                report=hostile.events.append,
                 resolve=_rebound,
             )
         )

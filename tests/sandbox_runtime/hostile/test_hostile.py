@@ -57,7 +57,7 @@ async def test_no_attempt_escapes_the_sandbox(hostile: HostileSetup) -> None:
     assert git.status == 0 and b"post-checkout" not in git.stdout, git
     for container in (0, 1):
         assert [result["score"] for result in await hostile.evaluate(["honest"] * 4, container)] == [1.0] * 4
-    assert any("169.254.169.254" in refusal.what for refusal in hostile.refusals)
+    assert any("169.254.169.254" in getattr(event, "what", "") for event in hostile.events)
 
 
 @pytest.mark.timeout(300)

@@ -20,7 +20,7 @@ LARGE = "x" * (1 << 19)
 async def spec(backend: ModalBackend, cloud: Cloud) -> SandboxSpec:
     cloud.control.has_every_image = True
     prepared = await backend.packages_image(("protocol",), ("client",), on_progress=lambda _: None)
-    assert prepared == PreparedEnvironment(Recipe(), (), python=SERVER_PYTHON, image=prepared.image)
+    assert prepared == PreparedEnvironment(recipe=Recipe(), server=(), python=SERVER_PYTHON, image=prepared.image)
     return SandboxSpec(main=Command(("never-started",)), prepared=prepared, egress=Closed())
 
 
