@@ -27,7 +27,7 @@ from evolverpc_common.settings.sources import (
     read_toml,
     validated,
 )
-from rpc_server.process_limits import share
+from rpc_server.memory_bounds import share
 
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]

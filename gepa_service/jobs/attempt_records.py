@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from evolverpc_common.redaction import Secrets
-from gepa_service.jobs.kept import KeptResults, KeptRun, NotEnded
+from gepa_service.jobs.kept_results import KeptResults, KeptRun, NotEnded
 from gepa_service.jobs.messages import Begun, Ended, LogLines, Report, Spent, Stopped, Wanted, failed
 from gepa_service.jobs.month_spending import NOTHING_LEFT, has_spent_all
 from gepa_service.model.work import ENDED, LogChunk, LogLine, Status, Work

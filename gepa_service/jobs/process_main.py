@@ -90,7 +90,7 @@ def _serve(first: bytes, report: Callable[[str], None]) -> None:
     gc.disable()
 
     from gepa_client.sandboxing.setup import MOST_DESCRIPTORS
-    from gepa_service.jobs.program_works import ProcessWorks
+    from gepa_service.jobs.batches_and_steps import ProcessWorks
 
     gc.freeze()
     gc.enable()

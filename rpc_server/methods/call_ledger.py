@@ -25,9 +25,9 @@ from protocol.errors import (
 )
 from rpc_server import wire
 from rpc_server.methods.trace_store import TrajectoryRefs
+from rpc_server.program.checked_answers import failure, written_by
 from rpc_server.program.process import report_output
 from rpc_server.program.program import Program, ResultDict
-from rpc_server.program.results import failure, written_by
 from rpc_server.settings import Settings
 
 

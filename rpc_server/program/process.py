@@ -10,7 +10,7 @@ from typing import Any
 from evolverpc_common.display_text import counted, plain
 from evolverpc_common.output_tail import OutputTail
 from protocol.errors import LimitExceeded
-from rpc_server.process_limits import answer_bytes
+from rpc_server.memory_bounds import answer_bytes
 from rpc_server.program.child_process import ChildProcess, Exit, Pipes
 from rpc_server.program.stdio import LOG_TAIL_BYTES, LineSplitter, read_line, request_line
 

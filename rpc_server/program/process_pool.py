@@ -9,10 +9,10 @@ from copy import copy
 from typing import Any
 
 from protocol import Candidate, CandidateItem, Example, ProgramInfo
+from rpc_server.program.checked_answers import Attempt, result_of_method, results_of_examples
 from rpc_server.program.child_process import Exit
 from rpc_server.program.launcher import Launcher
 from rpc_server.program.program import PROGRAM_CAPABILITIES, ResultDict, combined_limits
-from rpc_server.program.results import Attempt, result_of_method, results_of_examples
 from rpc_server.program.scheduler import Scheduler, Turns, Worker
 from rpc_server.settings import Settings
 

@@ -12,10 +12,10 @@ from evolverpc_common.exact_values import MAX_SAFE_INTEGER
 from protocol import CURRENT_VERSION, DiscoverResult
 from protocol.errors import ProgramFailed
 from protocol.over_stdio import filled_discovery
+from rpc_server.program.checked_answers import error_of
 from rpc_server.program.child_process import Exit
 from rpc_server.program.launcher import Launcher
 from rpc_server.program.process import ProgramProcess
-from rpc_server.program.results import error_of
 from rpc_server.program.stdio import UnreadableMessage
 from rpc_server.wire import first_error
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from evolverpc_common.git import GitError
-from gepa_service.jobs import kept
+from gepa_service.jobs import kept_results
 from gepa_service.jobs.attempt_records import MOST_SETBACKS, AttemptRecords
-from gepa_service.jobs.kept import TRIES_OF_CODE
+from gepa_service.jobs.kept_results import TRIES_OF_CODE
 from gepa_service.jobs.messages import Ended, Report
 from gepa_service.model.program_version import Program
 from gepa_service.model.work import Work
@@ -70,8 +70,8 @@ def test_a_job_whose_code_cannot_be_read_is_tried_again_and_completes_without_it
         raise GitError("the remote is gone")
 
     made = Program(tenant="acme", id="program_a", job_id="job_a", texts={}, line="l", repo_url="r")
-    monkeypatch.setattr(kept, "program_of", lambda *_: made)
-    monkeypatch.setattr(kept, "with_code", with_code)
+    monkeypatch.setattr(kept_results, "program_of", lambda *_: made)
+    monkeypatch.setattr(kept_results, "with_code", with_code)
     job = attempted(service, lambda *_: Ended(status="completed"), setbacks)
     assert job.status == status
 

@@ -14,7 +14,7 @@ from gepa_service.jobs import control
 from gepa_service.jobs.attempt import HttpAttemptService, run_on_node
 from gepa_service.jobs.attempt_records import AttemptRecords
 from gepa_service.jobs.dispatcher import Queue
-from gepa_service.jobs.kept import KeptResults
+from gepa_service.jobs.kept_results import KeptResults
 from gepa_service.jobs.messages import Begun, Ended, LogLines, Report, Spent, TaskDone
 from gepa_service.jobs.month_spending import month_id
 from gepa_service.model.tenant import Usage

@@ -9,7 +9,7 @@ import pytest
 from gepa_client.analysis.mutation_outcomes import code_history
 from gepa_client.journal.store import open_store
 from gepa_client.page.run_list import runs
-from gepa_service.jobs.kept import progress_of
+from gepa_service.jobs.kept_results import progress_of
 from gepa_service.jobs.new_version import program_of, with_code
 from gepa_service.model.program_version import Delivery, Program
 from gepa_service.model.work import Work

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from gepa_service.jobs import shared_processes
+from gepa_service.jobs.batches_and_steps import ProcessWorks
 from gepa_service.jobs.dispatcher_lease import ID, LeaseRecord
 from gepa_service.jobs.messages import REPORTS, Begin, ProgramOrder, Reported, Stop
-from gepa_service.jobs.program_works import ProcessWorks
 from gepa_service.jobs.work_session import STOPPED
 from gepa_service.model.tenant import TENANTS, Usage
 from gepa_service.model.work import PROMPT, LogChunk, ProgramWork, Work

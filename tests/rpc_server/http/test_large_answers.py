@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from protocol import errors
+from rpc_server.memory_bounds import answer_bytes, memory_bytes, share
 from rpc_server.methods import service
-from rpc_server.process_limits import answer_bytes, memory_bytes, share
 from rpc_server.settings import Settings
 
 LIMIT = 20_000
