@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from evolverpc_common.python_tools import find_uv, uv_variables
+from evolverpc_common.python_package_managers import find_uv, uv_variables
 
 HERE = Path(__file__).resolve().parent
 FOLDER = Path(sys.prefix) / "frameworks" / "examples"

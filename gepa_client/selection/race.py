@@ -7,7 +7,6 @@ also after an interruption. A decision is recorded with its numbers and the rows
 """
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -26,17 +25,8 @@ from gepa_client.gepa.rows import AnyRow, RowLoader
 from gepa_client.journal.entries import RACE
 from gepa_client.journal.requests import SHOWN, digest_of, request_key
 from gepa_client.journal.run_events import RacedOut
-from gepa_client.selection.race_rule import drop_decision, race_order, targets
+from gepa_client.selection.race_rule import drop_decision, race_order, rows_ahead, rows_begun, targets
 from protocol import Candidate
-
-LEAST_BLOCK = 5
-"""Rows of the smallest block."""
-
-BLOCKS_PER_FLEET = 8
-"""How many blocks fill the slots of a large fleet."""
-
-AHEAD = 1.75
-"""Examples for each slot that are begun after the rows of a decision: with 2 to 6 s each, every slot stays busy."""
 
 
 @dataclass
@@ -128,7 +118,7 @@ class BlockRace:
             return dict(recorded)
         await asyncio.sleep(0)  # a failure that is recorded is raised now, as it was in the recorded run
         self._raise_failure()
-        compared = self._begun[: max(0, begun - _ahead(len(self._racing), self._slots))]
+        compared = self._begun[: max(0, begun - rows_ahead(len(self._racing), self._slots))]
         with journal.executing([request]):
             for proposal in self._racing.values():
                 for row_id in compared[len(proposal.scores) :]:
@@ -156,15 +146,8 @@ class BlockRace:
         left = len(racing) - sum(one.drops for one in found)
         begun = set(self._begun)
         rows = [row_id for row_id in self.rows if row_id not in begun]
-        block = rows[: self._block(len(compared), left, slots)]
+        block = rows[: max(0, rows_begun(len(compared), left, slots) - len(self._begun))]
         return {"validation_rows": len(self.rows), "slots": slots, "proposals": proposals, "rows": block}
-
-    def _block(self, compared: int, racing: int, slots: int) -> int:
-        """Return the rows of the next block: then so many are begun that each slot has its examples ahead."""
-        if not racing:
-            return 0
-        least = max(LEAST_BLOCK, math.ceil(slots / BLOCKS_PER_FLEET / racing))
-        return compared + _ahead(racing, slots) + least - len(self._begun)
 
     def _score(self, proposal: RacedProposal, row_id: int) -> float | None:
         """Return the score of a row, None if it has not ended."""
@@ -192,11 +175,6 @@ class BlockRace:
         """Raise an interruption, or the failure of the example that was requested first, if there is any."""
         if self._failures:
             raise min(self._failures, key=lambda failed: (not isinstance(failed[1], Interrupted), failed[0]))[1]
-
-
-def _ahead(racing: int, slots: int) -> int:
-    """Return the rows that are begun after those of a decision; one slot has none to keep busy meanwhile."""
-    return math.ceil(AHEAD * slots / racing) if slots > 1 else 0
 
 
 @dataclass

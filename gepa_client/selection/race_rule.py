@@ -1,4 +1,4 @@
-"""The rule of a race: in which order a proposal is compared with what, and when its scores drop it."""
+"""The rule of a race: its order and blocks of rows, with what a proposal is compared, and when its scores drop it."""
 
 import math
 import random
@@ -14,6 +14,15 @@ It is large because an equal is no gain, the next proposal is cheap, and a survi
 
 CERTAIN = 1e12
 """The most evidence there is: JSON has no infinity."""
+
+LEAST_BLOCK = 5
+"""Rows of the smallest block."""
+
+BLOCKS_PER_FLEET = 8
+"""How many blocks fill the slots of a large fleet."""
+
+AHEAD = 1.75
+"""Examples for each slot that are begun after the rows of a decision: with 2 to 6 s each, every slot stays busy."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,21 @@ def race_order(row_ids: Sequence[int], seed: int, race: int) -> list[int]:
     the first rows.
     """
     return random.Random(f"{seed} {race}").sample(row_ids, len(row_ids))  # noqa: S311 - no secret
+
+
+def rows_ahead(racing: int, slots: int) -> int:
+    """Return the rows that are begun after those of a decision; one slot has none to keep busy meanwhile.
+
+    `racing`: how many proposals race.
+    """
+    return math.ceil(AHEAD * slots / racing) if slots > 1 else 0
+
+
+def rows_begun(compared: int, racing: int, slots: int) -> int:
+    """Return how many rows are begun once a decision on so many of them is made; 0 if no proposal races any more."""
+    if not racing:
+        return 0
+    return compared + rows_ahead(racing, slots) + max(LEAST_BLOCK, math.ceil(slots / BLOCKS_PER_FLEET / racing))
 
 
 def targets(pool: Sequence[Mapping[int, float]], parent: Mapping[int, float]) -> dict[int, float]:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from evolverpc_common.files import open_plain
 from evolverpc_common.git import GitError
-from evolverpc_common.node_tools import MODULES
+from evolverpc_common.node_package_managers import MODULES
 from evolverpc_common.shielded import run_shielded
 from protocol import Candidate
 from protocol.code import branch_of

@@ -12,8 +12,14 @@ from typing import Literal, TypeVar
 
 from evolverpc_common.build_cache import BUILD_S, FILES, VENV, BuildCache, BuiltEnvironment, refuse_links_out
 from evolverpc_common.files import remove_tree
-from evolverpc_common.node_tools import MODULES, NodeInstall, installed_modules, node_install, package_folders
-from evolverpc_common.python_tools import (
+from evolverpc_common.node_package_managers import (
+    MODULES,
+    NodeInstall,
+    installed_modules,
+    node_install,
+    package_folders,
+)
+from evolverpc_common.python_package_managers import (
     PRINT_IMPORT_PATHS,
     TOOL_VARIABLES,
     PythonInstall,

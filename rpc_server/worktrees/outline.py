@@ -3,7 +3,7 @@
 import re
 from pathlib import PurePosixPath
 
-from evolverpc_common.node_tools import package_folders
+from evolverpc_common.node_package_managers import package_folders
 from rpc_server.worktrees.repository import UserRepository
 
 NOTES = ("AGENTS.md", "CLAUDE.md", "README.md")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evolverpc_common.files import remove_tree
 from evolverpc_common.git import Git, GitError
-from evolverpc_common.node_tools import MODULES
+from evolverpc_common.node_package_managers import MODULES
 from rpc_server.worktrees.repository import LINK, SUBMODULE, UserRepository, commit_ref, exact_git
 from rpc_server.worktrees.server_folder import remove
 

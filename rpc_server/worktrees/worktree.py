@@ -95,7 +95,7 @@ async def prepare_worktree(settings: Settings, files: Path, worktree: Worktree) 
         _link(settings.root / name, worktree.root / name)
     builds: list[tuple[tuple[str, ...], Path]] = []
     if (modules := worktree.environment.node_packages) is not None:
-        link = (sys.executable, "-I", "-m", "evolverpc_common.node_tools", str(modules), str(files))
+        link = (sys.executable, "-I", "-m", "evolverpc_common.node_package_managers", str(modules), str(files))
         builds.append(((*link, *worktree.environment.node_folders), files))
     if settings.build_command is not None:
         builds.append((settings.build_command, worktree.root))

@@ -14,8 +14,8 @@ from typing import IO, Protocol
 from pydantic import ConfigDict, with_config
 
 from evolverpc_common.build_cache import BuiltEnvironment
-from evolverpc_common.node_tools import NodeInstall
-from evolverpc_common.python_tools import PythonInstall
+from evolverpc_common.node_package_managers import NodeInstall
+from evolverpc_common.python_package_managers import PythonInstall
 
 _DOMAIN = re.compile(r"(\*\.)?([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.IGNORECASE)
 

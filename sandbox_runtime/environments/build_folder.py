@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from evolverpc_common.build_cache import BUILD_S, FILES, discard
-from evolverpc_common.python_tools import uv_variables
+from evolverpc_common.python_package_managers import uv_variables
 from evolverpc_common.shielded import await_shielded, finished_before
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeInterrupted
 from sandbox_runtime.api.spec import Command

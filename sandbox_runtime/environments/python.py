@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from evolverpc_common.build_cache import CHECKOUT, VENV, BuiltEnvironment
-from evolverpc_common.python_tools import TOOL_VARIABLES, find_uv
+from evolverpc_common.python_package_managers import TOOL_VARIABLES, find_uv
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.build_folder import BuildFolder, run_quietly

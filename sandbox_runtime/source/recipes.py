@@ -5,8 +5,8 @@ import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from evolverpc_common.node_tools import PACKAGE_JSON, node_install
-from evolverpc_common.python_tools import (
+from evolverpc_common.node_package_managers import PACKAGE_JSON, node_install
+from evolverpc_common.python_package_managers import (
     PYPROJECT,
     PYTHON_VERSION,
     folders_above,

@@ -53,9 +53,9 @@ def bash(script: str, cwd: str, timeout_s: float, env: Mapping[str, str] | None)
 def link_command(python: Sequence[str], installed: str) -> Command:
     """Return a command that links Node's packages into a program, and prepares its local ones; git ignores the links.
 
-    `python`: an interpreter that has our packages. `installed`: see `evolverpc_common.node_tools`.
+    `python`: an interpreter that has our packages. `installed`: see `evolverpc_common.node_package_managers`.
     """
-    link = (*python, "-m", "evolverpc_common.node_tools", installed, PROGRAM)
+    link = (*python, "-m", "evolverpc_common.node_package_managers", installed, PROGRAM)
     return Command(("sh", "-ec", _IGNORE_MODULES, "sh", PROGRAM, *link), timeout_s=_PREPARE_S)
 
 

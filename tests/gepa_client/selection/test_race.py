@@ -10,8 +10,7 @@ import pytest
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client import RemoteAdapter
 from gepa_client.selection import race
-from gepa_client.selection.race import AHEAD, LEAST_BLOCK
-from gepa_client.selection.race_rule import DropDecision, targets
+from gepa_client.selection.race_rule import AHEAD, LEAST_BLOCK, DropDecision, targets
 from protocol import Example
 from tests.gepa_client.endpoint_fixtures import token
 from tests.gepa_client.scripted_server import Host

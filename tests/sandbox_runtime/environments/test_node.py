@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evolverpc_common.node_tools import node_install
+from evolverpc_common.node_package_managers import node_install
 from sandbox_runtime import EnvironmentMissing, Recipe
 from sandbox_runtime.environments.cache import EnvironmentCache
 from sandbox_runtime.environments.node import version, version_ranges

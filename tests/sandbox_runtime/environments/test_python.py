@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evolverpc_common.build_cache import BuiltEnvironment
-from evolverpc_common.python_tools import python_install
+from evolverpc_common.python_package_managers import python_install
 from sandbox_runtime import EnvironmentMissing, Recipe, RuntimeInterrupted
 from sandbox_runtime.environments import build_folder
 from sandbox_runtime.environments.cache import EnvironmentCache

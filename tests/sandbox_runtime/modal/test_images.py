@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evolverpc_common.node_tools import NodeInstall
-from evolverpc_common.python_tools import PythonInstall
+from evolverpc_common.node_package_managers import NodeInstall
+from evolverpc_common.python_package_managers import PythonInstall
 from sandbox_runtime import Command, EnvironmentMissing, Recipe
 from sandbox_runtime.backends import image_setup
 from sandbox_runtime.backends.image_setup import install, name_of, read_recipe, write_recipe

@@ -1,8 +1,8 @@
 """Install a Node program with its repository's own tool, in a checkout, and link what it installed into a program.
 
-`python -m evolverpc_common.node_tools INSTALLED FILES` links the packages that were installed in a checkout into other
-files of the same repository, and prepares the local ones: npm, pnpm, yarn and bun link packages of the repository into
-`node_modules`, so their files must be those of the program that runs.
+`python -m evolverpc_common.node_package_managers INSTALLED FILES` links the packages that were installed in a checkout
+into other files of the same repository, and prepares the local ones: npm, pnpm, yarn and bun link packages of the
+repository into `node_modules`, so their files must be those of the program that runs.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from evolverpc_common.build_cache import CHECKOUT
-from evolverpc_common.python_tools import content_digest, folders_above, under
+from evolverpc_common.python_package_managers import content_digest, folders_above, under
 
 PACKAGE_JSON = "package.json"
 MODULES = "node_modules"

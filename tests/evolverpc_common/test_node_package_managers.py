@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from evolverpc_common.node_tools import link_modules, to_prepare
+from evolverpc_common.node_package_managers import link_modules, to_prepare
 
 
 def write(top: Path, *packages: str) -> None:
