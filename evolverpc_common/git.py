@@ -66,6 +66,12 @@ SSH = "ssh -oBatchMode=yes -oConnectTimeout=20"
 """A command for ssh that asks no question."""
 
 _NO_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
+_PATTERN = re.compile(r"[*?\[\]\\ ]")
+"""Characters that mean something else in a pattern of `info/exclude`."""
+
+_NAMES_AS_TYPED = {"GIT_LITERAL_PATHSPECS": "0"}
+"""`git check-ignore` refuses literal pathspecs, and reads none of its names as a pattern."""
+
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
@@ -273,13 +279,40 @@ def read_batch(output: bytes) -> Iterator[bytes]:
         at = start + size + 1
 
 
-def would_commit(file: Path) -> bool:
-    """Return whether a commit may hold a file: it is in a working tree, and tracked or not ignored. Blocks."""
-    listed = ("ls-files", "--cached", "--others", "--exclude-standard", "--", file.name)
+def exclude_from_git(file: Path) -> Path | None:
+    """Have git ignore a file of a working tree, by a line in its `info/exclude`; return the path of that.
+
+    None if nothing was written: the file is in no working tree that git accepts, or ignored already. Blocks.
+
+    Raises:
+        OSError: `info/exclude` cannot be written.
+        GitError: a line of a `.gitignore` includes the file, which overrides `info/exclude`; nothing was written.
+    """
     try:
-        return run_git(*listed, folder=file.parent) != b""
+        answer = run_git("rev-parse", "--show-toplevel", "--git-path", "info/exclude", folder=file.parent)
+    except GitError:
+        return None
+    top, exclude = (Path(os.fsdecode(line)) for line in answer.splitlines())
+    if _is_ignored(file):
+        return None
+    exclude = Path(os.path.normpath(file.parent / exclude))
+    exclude.parent.mkdir(parents=True, exist_ok=True)
+    inside = (file.parent.resolve() / file.name).relative_to(top.resolve()).as_posix()
+    with exclude.open("a", encoding="utf-8", errors="surrogateescape") as lines:
+        size = lines.tell()
+        lines.write(f"\n/{_PATTERN.sub(lambda found: chr(92) + found[0], inside)}\n")
+    if not _is_ignored(file):
+        os.truncate(exclude, size)
+        raise GitError(f"a line of a .gitignore that begins with ! includes {file.name}")
+    return exclude
+
+
+def _is_ignored(file: Path) -> bool:
+    try:
+        run_git("check-ignore", "--quiet", "--", f"./{file.name}", folder=file.parent, variables=_NAMES_AS_TYPED)
     except GitError:
         return False
+    return True
 
 
 async def run_git_async(

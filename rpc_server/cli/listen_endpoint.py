@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from evolverpc_common.git import would_commit
+from evolverpc_common.git import GitError, exclude_from_git
 from evolverpc_common.network_addresses import CannotListen, bound_socket, is_loopback, parse_host_port, url_host
 from evolverpc_common.settings.sources import ALLOWED_HOSTS, SettingsError
 from rpc_server.cli import TOKEN_VARIABLE
@@ -117,13 +117,13 @@ def _address(where: str) -> tuple[str, int]:
 class Token:
     """`file`: where a client can read it, None if it came from the environment. `given`: not generated for this run.
 
-    `is_exposed`: a commit of the repository around `file` may hold it.
+    `excluded_by`: the file of the git repository around `file` that now has git ignore it; None if nothing was needed.
     """
 
     value: str
     given: bool
     file: Path | None
-    is_exposed: bool = False
+    excluded_by: Path | None = None
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def token_for(settings: Settings, environment: MutableMapping[str, str]) -> Iter
     """Yield the token: `token_file`, else `GEPA_TOKEN` (cleared from the environment), else a random one.
 
     A missing `token_file` is created with a random token, readable by its owner, and stays: the next start has the same
-    token, so that clients find the server again.
+    token, so that clients find the server again. If it is in a git repository, git is made to ignore it.
 
     Raises:
         SettingsError: the token is unusable, or an address that others can reach has none.
@@ -139,9 +139,11 @@ def token_for(settings: Settings, environment: MutableMapping[str, str]) -> Iter
     from_environment = environment.pop(TOKEN_VARIABLE, None)
     if settings.token_file is not None:
         path = Path(os.path.normpath(settings.root / settings.token_file))
+        excluded_by = None
         with suppress(FileExistsError):
             _make(path)
-        yield Token(_usable(_read(path), str(path)), given=True, file=path, is_exposed=would_commit(path))
+            excluded_by = _excluded(path)
+        yield Token(_usable(_read(path), str(path)), given=True, file=path, excluded_by=excluded_by)
     elif from_environment is not None:
         yield Token(_usable(from_environment, TOKEN_VARIABLE), given=True, file=None)
     elif not is_loopback(settings.host):
@@ -172,6 +174,17 @@ def _make(path: Path) -> str:
     except OSError as error:
         raise SettingsError(f"`token_file` {path} cannot be made: {error.strerror}") from None
     return value
+
+
+def _excluded(path: Path) -> Path | None:
+    try:
+        return exclude_from_git(path)
+    except (OSError, GitError) as error:
+        path.unlink(missing_ok=True)  # a next start would find it, and take it for the user's own
+        raise SettingsError(
+            f"`token_file` {path} is in a git repository and would be committed ({error}): correct that, or name a "
+            "file outside of the repository"
+        ) from None
 
 
 def _read(path: Path) -> str:

@@ -69,10 +69,10 @@ async def serve(
     loop.add_signal_handler(signal.SIGTERM, serving.cancel)
     try:
         with token_for(settings, os.environ) as token, bound(settings, inherited) as sock:
-            if token.is_exposed:
+            if token.excluded_by is not None:
                 announce.note(
-                    f"warning: the token file {token.file} is in a git repository that does not ignore it: list it in "
-                    "a .gitignore, so that it is not committed"
+                    f"the new token file {token.file} is in a git repository: a line in {token.excluded_by} makes "
+                    "git ignore it, so that it is not committed"
                 )
             given = (
                 rows

@@ -197,16 +197,33 @@ async def test_a_signal_while_the_program_starts_ends_it(tmp_path: Path) -> None
         assert await asyncio.wait_for(process.wait(), 10) == 130
 
 
-async def test_a_token_file_that_a_commit_may_hold_is_mentioned(tmp_path: Path, forked: Started) -> None:
+async def test_a_token_file_made_in_a_repository_is_ignored_there_and_mentioned_once(
+    tmp_path: Path, forked: Started
+) -> None:
     (tmp_path / "sub").mkdir()
     await run_git_async("init", "--quiet", folder=tmp_path)
-    for ignored, mentioned in (("", 1), ("my*\n", 0)):
-        (tmp_path / ".gitignore").write_text(ignored)
+    for start, mentioned in ((1, 1), (2, 0)):
         async with forked(tmp_path / "sub", "--conformance", "--json", "--token-file", "my [token]") as process:
             await ready(process)
             process.send_signal(signal.SIGTERM)
             _, errors = await asyncio.wait_for(process.communicate(), WAIT_S)
-            assert errors.decode().count("list it in a .gitignore") == mentioned
+            assert errors.decode().count("is in a git repository") == mentioned, start
+    assert await run_git_async("status", "--porcelain", "--untracked-files=all", folder=tmp_path) == b""
+    assert (tmp_path / ".git" / "info" / "exclude").read_text().count("token") == 1
+
+
+async def test_a_token_file_that_a_gitignore_includes_is_refused_with_the_reason(
+    tmp_path: Path, failure: Callable[..., tuple[int, str]]
+) -> None:
+    await run_git_async("init", "--quiet", folder=tmp_path)
+    (tmp_path / ".gitignore").write_text("*\n!token\n")
+    exclude = tmp_path / ".git" / "info" / "exclude"
+    before = exclude.read_text() if exclude.exists() else ""
+    status, reported = failure(tmp_path, "--conformance", "--token-file", "token")
+    assert status == 2
+    assert "a line of a .gitignore that begins with ! includes token" in reported
+    assert not (tmp_path / "token").exists()
+    assert exclude.read_text() == before
 
 
 @pytest.mark.parametrize(
