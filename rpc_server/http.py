@@ -18,6 +18,7 @@ from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Handler
 from multidict import MultiMapping
 
+from evolverpc_common.http_connection import CountedConnection
 from evolverpc_common.open_connections import OpenConnections
 from protocol.errors import InternalError, InvalidRequest, LimitExceeded, ParseError, RpcError, Unauthorized
 from rpc_server.dispatch import error_body
@@ -107,34 +108,10 @@ async def listening(app: web.Application, sock: socket.socket) -> AsyncIterator[
         await runner.cleanup()
 
 
-class _ServerConnection(web.RequestHandler):
-    """A connection that is among the open ones from its start to its end, so that an idle one makes room for a new one.
+class _ServerConnection(CountedConnection):
+    """Answers what is not HTTP without quoting it: an unreadable line may hold a token."""
 
-    It answers what is not HTTP without quoting it: an unreadable line may hold a token.
-    """
-
-    __slots__ = ("_connections",)
-
-    def __init__(self, connections: OpenConnections, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._connections = connections
-
-    @property
-    def idle(self) -> bool:
-        """Whether none of its requests is being answered."""
-        return self._current_request is None and not self._messages
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._connections.opened(self)
-
-    def data_received(self, data: bytes) -> None:
-        self._connections.used(self)
-        super().data_received(data)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._connections.closed(self)
-        super().connection_lost(exc)
+    __slots__ = ()
 
     def handle_error(
         self,
