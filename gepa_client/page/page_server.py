@@ -14,17 +14,20 @@ key.
 
 import asyncio
 import contextlib
+import functools
 import hmac
 import logging
 import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import orjson
 from aiohttp import web
 
+from evolverpc_common.http_connection import CountedConnection
+from evolverpc_common.open_connections import OpenConnections
 from gepa_client.errors import JournalError, NoSuchRun, RequestExists, SteeringRefused, StoreUnavailable
 from gepa_client.journal.store import Store, find_run, open_store
 from gepa_client.page.built_page import ASSETS
@@ -284,21 +287,48 @@ class PageServer:
 @contextlib.asynccontextmanager
 async def serving(server: PageServer, port: int = 0) -> AsyncIterator[int]:
     """Serve during the block; yield the port. Raises `OSError` if the port is taken."""
-    runner = web.AppRunner(
-        server.application(),
-        access_log=None,
-        keepalive_timeout=REQUEST_S,
-        lingering_time=LINGER_S,
-        shutdown_timeout=1.0,
-    )
+    runner = web.AppRunner(server.application(), shutdown_timeout=1.0)
     await runner.setup()
+    server_of_http = cast("web.Server", runner.server)  # there is one after the setup
+    connected = functools.partial(_PageConnection, server_of_http, OpenConnections())
     try:
-        await web.TCPSite(runner, LOOPBACK, port, backlog=BACKLOG).start()
-        bound: int = runner.addresses[0][1]
-        server.listens_at(bound)
-        yield bound
+        listening = await asyncio.get_running_loop().create_server(connected, LOOPBACK, port, backlog=BACKLOG)
+        try:
+            bound: int = listening.sockets[0].getsockname()[1]
+            server.listens_at(bound)
+            yield bound
+        finally:
+            listening.close()
     finally:
         await runner.cleanup()
+
+
+class _PageConnection(CountedConnection):
+    """A connection that is closed if no head of a request arrives in time."""
+
+    __slots__ = ()
+
+    def __init__(self, server: web.Server, connections: OpenConnections) -> None:
+        super().__init__(
+            connections,
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,
+            keepalive_timeout=REQUEST_S,
+            lingering_time=LINGER_S,
+        )
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        del request, exc, message  # the message may repeat what was sent
+        answer = _error(status, "this is no request of HTTP")
+        answer.force_close()
+        return answer
 
 
 async def _posted(request: web.Request, largest: int) -> Any:

@@ -1,8 +1,9 @@
 """Who may ask the server of the page, what it answers, and what it does with harmful texts."""
 
 import asyncio
+import resource
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -139,18 +140,43 @@ async def test_a_body_that_is_no_small_json_is_refused_with_the_headers_of_every
             async with browser.http.post(f"{browser.base}{path}", data=body, headers=headers) as answer:
                 assert (answer.status, list(await answer.json())) == (status, ["error"]), path
                 assert HEADERS.items() <= dict(answer.headers).items()
+        reader, writer = await asyncio.open_connection(*browser.base.removeprefix("http://").split(":"))
+        writer.write(b"GET / HTTP/9\r\n\r\n")
+        answered = (await asyncio.wait_for(reader.read(), TIMEOUT_S)).decode()
+        writer.close()
+        assert "400 Bad Request" in answered.splitlines()[0]
+        assert all(f"{name}: {value}" in answered for name, value in HEADERS.items())
 
 
-async def test_connections_that_send_no_whole_request_end_in_time(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_that_send_no_whole_request_end_in_time_and_idle_ones_make_room_for_others(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (12, 12))
     monkeypatch.setattr(page_server, "REQUEST_S", 1.0)
     with served(store) as server:
-        host = server.address(None).removeprefix("http://").partition("/")[0]
-        head = f"POST /session HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nContent-Length: 9\r\n"
-        for sent, answered in ((head, b""), (f"{head}\r\n{{", b"HTTP/1.1 408 Request Timeout")):
-            reader, writer = await asyncio.open_connection(*host.split(":"))
-            with closing(writer):
+        async with Browser(server.address(None)) as browser:
+            host = browser.base.removeprefix("http://")
+            head = f"POST /session HTTP/1.1\r\nHost: {host}\r\nOrigin: {browser.base}\r\nContent-Length: 9\r\n"
+
+            async def begin(sent: str) -> asyncio.StreamReader:
+                reader, writer = await asyncio.open_connection(*host.split(":"))
+                closing.callback(writer.close)
                 writer.write(sent.encode())
-                assert (await asyncio.wait_for(reader.read(), TIMEOUT_S)).split(b"\r\n")[0] == answered
+                return reader
+
+            async def answer(reader: asyncio.StreamReader) -> bytes:
+                try:
+                    return (await asyncio.wait_for(reader.read(), TIMEOUT_S)).split(b"\r\n")[0]
+                except ConnectionResetError:  # it made room for another one
+                    return b""
+
+            with ExitStack() as closing:
+                opened = [await begin(head) for _ in range(8)]
+                assert [await answer(each) for each in opened[:2]] == [b"", b""]
+                assert not opened[-1].at_eof()
+                assert await answer(await begin(f"{head}\r\n{{")) == b"HTTP/1.1 408 Request Timeout"
+                assert {await answer(each) for each in opened[2:]} == {b""}
+            await browser.open_session()
 
 
 async def test_a_result_that_is_written_after_later_ones_is_shown(tmp_path: Path) -> None:
