@@ -11,7 +11,7 @@ from gepa_client.errors import BadResponse, RecordedFailure
 from gepa_client.evolution.mutations import CodeOutlines, Lineage, MutationRequest, MutationRunner, wait_for_answers
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerForm, wants_block
-from gepa_client.gepa.reflection_prompt import RECORDS, Prompt, filled
+from gepa_client.gepa.reflection_prompt import RECORDS, Prompt, cut_middle, filled
 from gepa_client.gepa.reflection_strategies import WHERE, ConcurrentReflection, ReflectionStrategy, TextProposal
 from gepa_client.gepa.reflective_datasets import without_images
 from gepa_client.journal.answer_entries import MutationEntry
@@ -23,6 +23,8 @@ APPLY = "apply_mutation"
 AGENT = "agent"
 """The stage whose rejections mean that the coding agent failed, not that the change is bad."""
 
+MAX_VALUE = 4_000
+"""Characters of a text in a record that are shown: what is wrong with code seldom needs a long input in full."""
 
 _LOCATION = re.compile(r"\s*location:[ \t]*(?P<location>\S[^\n]*)\n(?P<request>.*)", re.IGNORECASE | re.DOTALL)
 
@@ -102,10 +104,9 @@ class CodeReflection(ReflectionStrategy):
                 if isinstance(outline, Exception):
                     raise outline
                 lineage = self.lineage.as_text(candidate)
-                others = self.template + outline + lineage
-                fitted = self.texts.budget.fit(self.texts.shown(records[GIT_BRANCH]), others)
-                given = {OUTLINE: outline, LINEAGE: lineage}
-                prompts[at, GIT_BRANCH] = filled(self.template, fitted.records, given)
+                prompts[at, GIT_BRANCH] = code_prompt(
+                    self.template, outline, self.texts.shown(records[GIT_BRANCH]), lineage
+                )
             except Exception as error:  # noqa: BLE001 - records that cannot be rendered cost their job its proposal
                 self.texts.failures.record(WHERE, error)
                 failed.add(at)
@@ -172,9 +173,29 @@ def _new_texts(parent: Candidate, texts: Mapping[str, str], base: Candidate) -> 
     return {name: text for name, text in child.items() if text != parent[name]}
 
 
+def code_prompt(template: str, outline: str, records: Sequence[Mapping[str, Any]], lineage: str) -> Prompt:
+    """Return the prompt for a change request, long texts of records cut.
+
+    Raises:
+        TypeError: the records are no list of objects.
+    """
+    return filled(template, [_shortened(record) for record in records], {OUTLINE: outline, LINEAGE: lineage})
+
+
 def change_request(text: str) -> tuple[str, str | None]:
     """Return the request that the model wrote and, separately, the location it named for the change."""
     found = _LOCATION.fullmatch(text)
     if found is None or not found["request"].strip():
         return text.strip(), None
     return found["request"].strip(), found["location"].strip()
+
+
+def _shortened(value: Any) -> Any:
+    """Return the value with each text in it cut in its middle, as both ends of a text may matter."""
+    if isinstance(value, str):
+        return cut_middle(value, MAX_VALUE)
+    if isinstance(value, Mapping):
+        return {key: _shortened(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_shortened(part) for part in value]
+    return value
