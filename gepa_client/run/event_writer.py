@@ -7,6 +7,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
 
 from evolverpc_common.redaction import Secrets
 from gepa_client.errors import unreadable
@@ -126,9 +129,21 @@ def redacting(secrets: Secrets, emit: Emit) -> Emit:
     """Return `emit` with every secret in the texts of events replaced: servers and models repeat their input."""
 
     def emit_redacted(event: Event) -> None:
-        emit(type(event).model_validate(secrets.redact(event.model_dump())))
+        emit(event.model_copy(update={name: _clean(secrets, value) for name, value in event if name != "event"}))
 
     return emit_redacted
+
+
+def _clean(secrets: Secrets, value: Any) -> Any:
+    if isinstance(value, str):
+        return secrets.redact_text(value)
+    if isinstance(value, dict):
+        return {key: _clean(secrets, part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_clean(secrets, part) for part in value]
+    if isinstance(value, BaseModel):
+        return value.model_copy(update={name: _clean(secrets, part) for name, part in value})
+    return value
 
 
 @contextmanager
