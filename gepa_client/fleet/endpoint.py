@@ -58,6 +58,9 @@ DRAIN_TIMEOUT_S = 2.0
 DRAIN_SILENT_POLLS = 2
 """Consecutive polls without an answer after which a draining endpoint counts as gone; a refused connection suffices."""
 
+REQUEST_SHARE = 0.5
+"""The part of the largest accepted request that bundles may fill; a larger bundle is sent alone."""
+
 Bundle = tuple[str, str]
 """A commit, and the git bundle in base64 that has it."""
 
@@ -263,12 +266,29 @@ class Endpoint:
 
         A second call waits for the upload under way. Raises: RpcError, ClientError: it did not accept them.
         """
+        if self.client.discovery is None:
+            raise AssertionError("endpoints are discovered before they are called")
+        limit = REQUEST_SHARE * self.client.discovery.limits.max_request_bytes
         instance = self.client.instance_id
         async with self.uploading:
-            for commit, bundle in bundles:
-                if (instance, commit) not in self.uploaded:
-                    validated(ImportCommitsResult, await self.client.call("import_commits", {"bundles": [bundle]}))
-                    self.uploaded.add((instance, commit))
+            for part in _requests([each for each in bundles if (instance, each[0]) not in self.uploaded], limit):
+                answer = await self.client.call("import_commits", {"bundles": [bundle for _, bundle in part]})
+                validated(ImportCommitsResult, answer)
+                self.uploaded |= {(instance, commit) for commit, _ in part}
+
+
+def _requests(bundles: Sequence[Bundle], limit: float) -> Iterator[list[Bundle]]:
+    """Yield the bundles in order, as many at a time as one request may hold."""
+    part: list[Bundle] = []
+    size = 0
+    for commit, bundle in bundles:
+        if part and size + len(bundle) > limit:
+            yield part
+            part, size = [], 0
+        part.append((commit, bundle))
+        size += len(bundle)
+    if part:
+        yield part
 
 
 async def attempt_once(endpoint: Endpoint, call: Call[T], log: AttemptLog) -> Reply[T]:
