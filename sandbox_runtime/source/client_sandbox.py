@@ -188,7 +188,7 @@ class ClientSandbox:
             raise SandboxError(f"gepa.toml cannot be read: {error}") from None
 
     async def artifacts(self) -> list[bytes]:
-        """Return what the program has saved, as tars, which are untrusted and cut off at 64 MiB.
+        """Return what the program has saved, as tars, which are untrusted and cut off at `ARTIFACTS_BYTES`.
 
         The folder that `artifacts` in `gepa.toml` (or in `server_args`) names, and the file that
         `saved_program_json_path` names, as `program.json`; nothing without these.

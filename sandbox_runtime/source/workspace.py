@@ -3,10 +3,11 @@
 import io
 import re
 import tarfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sandbox_runtime.api.sandbox import SandboxError
+from sandbox_runtime.api.sandbox import EXEC_BYTES, SandboxError
 from sandbox_runtime.api.spec import Command
 from sandbox_runtime.runtime import Sandbox
 from sandbox_runtime.source.commits import ids_of
@@ -59,21 +60,21 @@ def link_command(python: Sequence[str], installed: str) -> Command:
     return Command(("sh", "-ec", _IGNORE_MODULES, "sh", PROGRAM, *link), timeout_s=_PREPARE_S)
 
 
-READ_BYTES = 64 * 2**20
-"""Largest size of what is read at once; of a program's artifacts, what is beyond it is cut off."""
+MANIFESTS_BYTES = 64 * 2**20
+"""Largest size of the manifests, unpacked."""
 
 _ASK_S = 60.0
-_READ = 'for f do test ! -f "$f" || printf "%s\\0" "$f"; done | tar -ch --null -T -'
+_READ = 'for f do test ! -f "$f" || printf "%s\\0" "$f"; done | tar -ch --null -T - | gzip -c'
 _DIFF = (
     'GIT_INDEX_FILE="$(mktemp -u)"; export GIT_INDEX_FILE; git add -A .;'
-    ' git diff --cached --binary --full-index --no-ext-diff --no-textconv "$1"; rm -f "$GIT_INDEX_FILE"'
+    ' git diff --cached --binary --full-index --no-ext-diff --no-textconv "$1" | gzip -c; rm -f "$GIT_INDEX_FILE"'
 )
 _APPLY = (
-    'patch="$(mktemp)"; cat > "$patch";'
+    'patch="$(mktemp)"; gzip -dc > "$patch";'
     ' test ! -s "$patch" || git apply --binary --whitespace=nowarn "$patch"; rm -f "$patch"'
 )
 _LIST = (
-    'GIT_INDEX_FILE="$(mktemp -u)"; export GIT_INDEX_FILE; git add -A .; git ls-files -z --stage;'
+    'GIT_INDEX_FILE="$(mktemp -u)"; export GIT_INDEX_FILE; git add -A .; git ls-files -z --stage | gzip -c;'
     ' rm -f "$GIT_INDEX_FILE"'
 )
 _PACK = (
@@ -81,6 +82,8 @@ _PACK = (
     ' find . ! -type d -print0 | tar -c --no-recursion --null -T - | head -c "$2"'
 )
 _BASH = ("bash", "-o", "pipefail", "-ec")
+ARTIFACTS_BYTES = 64 * 2**20
+"""Largest size of a program's artifacts, as a tar; what is beyond it is cut off."""
 
 
 @dataclass(frozen=True)
@@ -96,39 +99,45 @@ class Workspace:
             return {}
         written = await self._written((*_BASH, _READ, "bash", *sorted(wanted)), "its manifests")
         try:
-            with tarfile.open(fileobj=io.BytesIO(written), mode="r:") as archive:
+            plain = zlib.decompressobj(wbits=31).decompress(written, MANIFESTS_BYTES)
+            with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
                 return {
                     entry.name: content.read()
                     for entry in archive
                     if entry.isfile() and entry.name in wanted and (content := archive.extractfile(entry)) is not None
                 }
-        except (tarfile.TarError, EOFError) as error:
+        except (zlib.error, tarfile.TarError, EOFError) as error:
             raise SandboxError(f"sandbox {self.sandbox.id}: its manifests cannot be read: {error}") from None
 
     async def ids(self) -> dict[str, str]:
         """Return the ids of the contents of all files but ignored ones, by path. Raises `SandboxError`."""
-        return ids_of(await self._written((*_BASH, _LIST), "the list of its files"), place=1)
+        written = await self._written((*_BASH, _LIST), "the list of its files")
+        try:
+            plain = zlib.decompressobj(wbits=31).decompress(written, MANIFESTS_BYTES)
+        except zlib.error as error:
+            raise SandboxError(f"sandbox {self.sandbox.id}: the list of its files cannot be read: {error}") from None
+        return ids_of(plain, place=1)
 
     async def packed(self, folder: str) -> bytes:
-        """Return a tar of what is in a folder, from the repository's top, cut off at `READ_BYTES`.
+        """Return a tar of what is in a folder, from the repository's top, cut off at `ARTIFACTS_BYTES`.
 
         Empty if there is no such folder. Raises `SandboxError`.
         """
         # Without `pipefail`: `head` ends the program before it.
-        argv = ("bash", "-ec", _PACK, "bash", folder, str(READ_BYTES))
-        return await self._written(argv, f"its files in {folder}")
+        argv = ("bash", "-ec", _PACK, "bash", folder, str(ARTIFACTS_BYTES))
+        return await self._written(argv, f"its files in {folder}", most_bytes=ARTIFACTS_BYTES + 1)
 
     async def changes(self, commit: str) -> bytes:
-        """Return all differences from the commit but ignored files, as a patch. Raises `SandboxError`."""
+        """Return all differences from the commit but ignored files, as a compressed patch. Raises `SandboxError`."""
         return await self._written((*_BASH, _DIFF, "bash", commit), "what was changed in it")
 
-    async def _written(self, argv: tuple[str, ...], what: str) -> bytes:
-        done = await self.sandbox.exec(Command(argv, cwd=PROGRAM, timeout_s=_ASK_S), most_bytes=READ_BYTES + 1)
+    async def _written(self, argv: tuple[str, ...], what: str, *, most_bytes: int = EXEC_BYTES) -> bytes:
+        done = await self.sandbox.exec(Command(argv, cwd=PROGRAM, timeout_s=_ASK_S), most_bytes=most_bytes)
         if done.status != 0:
             stderr = done.stderr[-1000:].decode("utf-8", "replace")
             raise SandboxError(f"sandbox {self.sandbox.id}: {what} cannot be read: {stderr or 'it took too long'}")
-        if len(done.stdout) > READ_BYTES:
-            raise SandboxError(f"sandbox {self.sandbox.id}: {what} is more than {READ_BYTES} bytes")
+        if len(done.stdout) >= most_bytes:
+            raise SandboxError(f"sandbox {self.sandbox.id}: {what} is more than {most_bytes} bytes")
         return done.stdout
 
 
