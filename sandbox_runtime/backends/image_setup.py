@@ -142,7 +142,7 @@ def read_recipe(folder: Path) -> Recipe:
 
 async def run(
     argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
-) -> tuple[int | None, bytes]:
+) -> tuple[int, bytes]:
     """Run a build command without isolation, with the variables of the gateway: an image has a machine of its own."""
     variables = {**env, **json.loads(os.environ.get(GATEWAY_VARIABLES, "{}"))}
     return await run_build(argv, cwd, variables, timeout_s, readable)

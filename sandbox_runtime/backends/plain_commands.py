@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from evolverpc_common import process_reaper
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
-from sandbox_runtime.api.sandbox import EXEC_BYTES
+from sandbox_runtime.api.sandbox import EXEC_BYTES, EnvironmentMissing
 from sandbox_runtime.backends.local_backend import captured, end_processes, pids_with_words
 
 END_S = 25.0
@@ -73,10 +74,17 @@ async def run_build(
     env: Mapping[str, str],
     timeout_s: float,
     readable: Sequence[str],  # noqa: ARG001  all of this machine is
-) -> tuple[int | None, bytes]:
-    """Run one command of a build, see `build_folder.RunBuildCommand`. Raises `OSError`."""
-    output, null = OutputTail(EXEC_BYTES), asyncio.subprocess.DEVNULL
-    status = await run_command(argv, (f"--folder={cwd}",), env, null, output, timeout_s=timeout_s)
+) -> tuple[int, bytes]:
+    """Run one command of a build, see `build_folder.RunBuildCommand`. Raises `TimeoutError`, `EnvironmentMissing`."""
+    output = OutputTail(EXEC_BYTES)
+    mark = f"build-{secrets.token_hex(6)}"
+    try:
+        options = (f"--mark={mark}", f"--folder={cwd}")
+        status = await run_command(argv, options, env, asyncio.subprocess.DEVNULL, output, timeout_s=timeout_s)
+    except OSError as error:
+        raise EnvironmentMissing(f"{argv[0]!r} cannot be run: {error}") from error
+    if status is None:
+        raise TimeoutError(f"{argv[0]!r} ran longer than {timeout_s:g} s")
     return status, output.bytes()
 
 

@@ -85,8 +85,18 @@ async def _used(folder: Path) -> int:
     It gives up if a folder is removed while it looks, as installers do with theirs: then it looks again.
     """
     for _ in range(_LOOKS):
-        _, output = await run_quietly(("sh", "-c", 'du -skx "$0"; true', str(folder)), folder, {"PATH": os.defpath})
-        size = output.partition("\t")[0]
+        process = await asyncio.create_subprocess_exec(
+            *("du", "-skx", str(folder)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            output, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        size = output.partition(b"\t")[0]
         if size.isdigit():
             return int(size) * 1024
         await asyncio.sleep(_LOOK_S)
@@ -161,17 +171,17 @@ class RunBuildCommand(Protocol):
 
     async def __call__(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
-    ) -> tuple[int | None, bytes]:
-        """Run a command to its end; return its status and its output, stderr included.
+    ) -> tuple[int, bytes]:
+        """Run a command to its end; return its status (128 + signal if killed) and its output, stderr included.
 
-        The status is 128 + signal if it was killed, None if it ran longer than `timeout_s` seconds. It may write in
-        `cwd` and below only, which already holds files; a later command continues with them. What it writes must be
-        readable by the sandboxes that use it. `env` is its whole environment. `readable`: files and folders outside
-        `/usr` that it needs to see, at the same path. It has network access, to fetch packages. Nothing that it started
-        is left when this returns, raises or is cancelled.
+        It may write in `cwd` and below only, which already holds files; a later command continues with them. What it
+        writes must be readable by the sandboxes that use it. `env` is its whole environment. `readable`: files and
+        folders outside `/usr` that it needs to see, at the same path. It has network access, to fetch packages. Nothing
+        that it started is left when this returns, raises or is cancelled.
 
         Raises:
-            OSError, SandboxError: it cannot be run.
+            TimeoutError: it ran longer than `timeout_s` seconds.
+            SandboxError: it cannot be run.
         """
         ...
 
@@ -283,10 +293,8 @@ class BuildFolder:
         building = self.runner(argv, self.folder, variables, BUILD_S, [*readable, *readable_by(given)])
         try:
             status, output = await within(self.folder, building)
-        except OSError as error:
-            raise EnvironmentMissing(f"{name} cannot be run: {error}") from error
-        if status is None:
-            raise EnvironmentMissing(f"{name} took longer than {BUILD_S:g} s to build the environment")
+        except TimeoutError:
+            raise EnvironmentMissing(f"{name} took longer than {BUILD_S:g} s to build the environment") from None
         if status == _KILLED:
             raise RuntimeInterrupted(f"the environment is not built: {name} was killed")
         if status != 0:

@@ -87,33 +87,39 @@ class BubblewrapBackend(LocalBackend):
 
     async def run_build(
         self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
-    ) -> tuple[int | None, bytes]:
+    ) -> tuple[int, bytes]:
         """Run one build command in a container, see `RunBuildCommand`; its network is the gateway only.
 
         Raises:
-            EnvironmentMissing: it needs more memory than a build has. OSError: it cannot be run.
+            EnvironmentMissing: it cannot be run, or needs more memory than a build has. TimeoutError: it took too long.
             RuntimeInterrupted: its container was not made, or ended before the command.
         """
         limits = ResourceLimits(float(os.cpu_count() or 1), _MEMORY_MB, _WORKSPACE_MB, _PROCESSES, timeout_s)
-        user, output = self.context.user(builds=True), OutputTail(_OUTPUT_BYTES)
-        if user is not None:
-            await run_shielded(_give, cwd, user)
-        container = Container(self.context, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits)
+        user = self.context.user(builds=True)
         try:
+            if user is not None:
+                await run_shielded(_give, cwd, user)
+            container = Container(self.context, {"purpose": "build"}, VisiblePaths(tuple(readable), cwd), limits)
             try:
-                await container.start()
-            except SandboxError as error:
-                raise RuntimeInterrupted(
-                    f"{argv[0]} cannot be run: {error}\n{container.log.text()[-_LOG_TAIL:]}".rstrip()
-                ) from error
-            variables = {**env, **await gateway_variables(self._build_session, container.listen)}
-            status = await container.run(Command(tuple(argv), timeout_s=timeout_s, env=variables), output)
-            if status != 0 and container.has_lacked_memory():
-                raise EnvironmentMissing(f"{argv[0]} needs more than the {_MEMORY_MB} MiB of memory of a build")
-        except SandboxGone as error:
-            raise RuntimeInterrupted(f"{argv[0]} ended with its container, before it was done") from error
-        finally:
-            await container.close()
+                try:
+                    await container.start()
+                except SandboxError as error:
+                    raise RuntimeInterrupted(
+                        f"{argv[0]} cannot be run: {error}\n{container.log.text()[-_LOG_TAIL:]}".rstrip()
+                    ) from error
+                variables = {**env, **await gateway_variables(self._build_session, container.listen)}
+                output = OutputTail(_OUTPUT_BYTES)
+                status = await container.run(Command(tuple(argv), timeout_s=timeout_s, env=variables), output)
+                if status != 0 and container.has_lacked_memory():
+                    raise EnvironmentMissing(f"{argv[0]} needs more than the {_MEMORY_MB} MiB of memory of a build")
+            except SandboxGone as error:
+                raise RuntimeInterrupted(f"{argv[0]} ended with its container, before it was done") from error
+            finally:
+                await container.close()
+        except OSError as error:
+            raise EnvironmentMissing(f"{argv[0]} cannot be run: {error}") from error
+        if status is None:
+            raise TimeoutError(f"{argv[0]} took longer than {timeout_s:g} s")
         return status, output.bytes()
 
     def container(self, labels: Mapping[str, str], visible: VisiblePaths, limits: ResourceLimits) -> Container:
