@@ -94,7 +94,8 @@ def test_a_program_that_fails_on_most_examples_pauses_the_run_with_the_first_tra
             return scored(row, candidate)
         message = f"'column {at}' is not readable with {TOKEN}"
         traceback = "deeper\n" * LINES_SHOWN + f"File program.py, line {at}\nKeyError"
-        error = {"type": "KeyError", "message": message, "traceback": traceback}
+        log = "noise\n" * LINES_SHOWN + "last words"
+        error = {"type": "KeyError", "message": message, "traceback": traceback, "log": log}
         return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
 
     words.evaluate = breaks
@@ -102,8 +103,8 @@ def test_a_program_that_fails_on_most_examples_pauses_the_run_with_the_first_tra
     assert ended.status == 3, ended.stdout + ended.stderr
     assert "paused: 30 of the last 50 examples failed in the program, more than `failure_stop` 0.5" in ended.stdout
     assert re.search(r"KeyError: 'column 2\d' is not readable with \[redacted\]", ended.stdout)
-    assert "File program.py, line 2" in ended.stdout, "its last lines are shown"
-    assert ended.stdout.count("deeper") == LINES_SHOWN - 2
+    assert "File program.py, line 2" in ended.stdout and "last words" in ended.stdout, "the last lines are shown"
+    assert (ended.stdout.count("deeper"), ended.stdout.count("noise")) == (LINES_SHOWN - 2, LINES_SHOWN - 1)
     assert len(words.calls("evaluate")) <= 54
     assert f"next            evolverpc resume {only_run(tmp_path).name}" in ended.stdout
     with stored(tmp_path) as (store, run_id):
