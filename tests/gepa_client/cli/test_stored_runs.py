@@ -1,6 +1,7 @@
 """The commands that list, show, cancel, fork and export the runs of a store, as a user types them."""
 
 import json
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from rich.console import Console
 from gepa_client.cli.commands.runs import run_table
 from gepa_client.journal.entries import EVENTS, SEARCH, Attempt, Claim, StoredRun
 from gepa_client.journal.run_events import Event, ProposalBegun, ProposalEvaluated, ProposalMade, Rejected
-from gepa_client.journal.store import open_store
+from gepa_client.journal.store import Store, open_store
+from gepa_client.run.transfer import export_run
 from tests.gepa_client.cli.test_start_up import HEAVY, loaded
 from tests.gepa_client.conftest import Cli
 from tests.gepa_client.example_records import NASTY
@@ -255,3 +257,16 @@ def test_an_export_goes_to_stdout_or_a_new_file_and_never_over_another(cli: Cli,
     nowhere = cli("export", "last", "--output", "no/such/folder.json")
     assert nowhere.status == 2
     assert "cannot be written" in nowhere.stderr
+
+
+def test_an_export_that_is_stopped_leaves_no_file(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store, Made())
+
+    def stopped(kept: Store, run_id: str) -> Iterator[str]:
+        yield next(export_run(kept, run_id))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gepa_client.cli.commands.export_and_import.export_run", stopped)
+        assert cli("export", "last", "--output", "mine.json").status == 130
+    assert cli("export", "last", "--output", "mine.json").status == 0, "no part of a file is in its way"

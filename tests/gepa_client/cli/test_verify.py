@@ -24,7 +24,8 @@ def test_a_completed_run_is_certified_once_its_range_of_scores_is_declared(
     serve: Serve, cli: Cli, words: Script, tmp_path: Path
 ) -> None:
     words.evaluate = lambda row, candidate: (found := scored(row, candidate)) | {"score": 2 * found["score"] - 1}
-    ended = cli("optimize", serve(words), *RUN)
+    ended = cli("optimize", serve(words), *RUN, "--require", "improved")
+    assert ended.status == 4, "a run without a certificate lacks the one that is required"
     text = " ".join(ended.stdout.split())
     assert "scores from -1 to 1 are recorded, but a certificate rests on the range that scores can have" in text
     assert cli("verify", "last").status == 2

@@ -120,17 +120,19 @@ def test_a_completion_without_a_price_counts_as_unpriced(cost_usd, unpriced):
     assert [*reflection.journal.spending.unpriced] == unpriced
 
 
-def test_hints_are_in_each_prompt_and_within_its_budget():
+def test_hints_and_the_present_text_are_in_each_prompt_and_within_its_budget():
     prompts = []
     reflection = ConcurrentReflection(
         lambda prompt: prompts.append(prompt) or "new", budget=RecordBudget(prompt_tokens=2000)
     )
-    for hints in ((), ("warm " * 500,)):
+    for text, hints in (("text a", ()), ("text a", ("warm " * 500,)), ("warm " * 500, ())):
         reflection.hints = lambda hints=hints: hints
-        reflection.reflect_many([({"a": "text a"}, {"a": [{"x": "y" * 50_000}]}, ["a"])])
-    bare, hinted = prompts
-    assert ("warm" in bare, "warm warm" in hinted) == (False, True)
-    assert hinted.count("y") < bare.count("y") - 1000
+        reflection.reflect_many([({"a": text}, {"a": [{"x": "y" * 50_000}]}, ["a"])])
+    bare, *longer = prompts
+    assert "warm" not in bare
+    for prompt in longer:
+        assert "warm warm" in prompt
+        assert prompt.count("y") < bare.count("y") - 1000
 
 
 def test_a_template_without_its_placeholders_is_refused():

@@ -19,7 +19,7 @@ from tests.gepa_client.stored_run import RUN_ID, Made, entry_of, put
 def store(tmp_path: Path) -> Iterator[Store]:
     path = str(tmp_path / "runs.db")
     failed = [StepFailed(at=100 + at, iteration=at, step="reflection", message=f"number {at}") for at in range(250)]
-    skipped = NoProposal(at=400, iteration=300, reason="all scores are perfect")
+    skipped = NoProposal(at=400, iteration=300, reason="All scores are perfect")
     put(path, Made())
     with closing(open_store(path)) as opened:
         for number, event in enumerate([*failed, skipped], 10):
@@ -54,7 +54,8 @@ def test_pages_hold_every_event_with_a_sentence_once_the_latest_first(store: Sto
 
 def test_lines_are_chosen_by_their_words_and_by_their_place(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "READ", 20)
-    assert [line.kind for line in read(store, words="PERFECT")] == ["no proposal"]
+    for words in ("PERFECT", "all scores", "All scores"):
+        assert [line.kind for line in read(store, words=words)] == ["no proposal"]
     assert [line.at for line in read(store, words="no proposal", until="399")] == []
     assert read(store, until="120")[0].text.endswith("number 20")
     first = event_list(store, store.run(RUN_ID), words="the seed scores")

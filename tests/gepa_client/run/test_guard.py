@@ -11,11 +11,13 @@ from gepa_client.errors import ConnectionLost, Interrupted, RecordedFailure
 from gepa_client.gepa.hooks import Failures
 from gepa_client.journal.entries import COMPLETION
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.requests import request_key
+from gepa_client.journal.requests import SpendingTotals, request_key
 from gepa_client.journal.run_events import Event, StepFailed, Warned
 from gepa_client.run.failures import FailureGuard, RunWarnings
+from gepa_client.run.run_counters import RunCounters
 from gepa_client.run.stops import BetweenExamples
 from gepa_client.settings.run_config import RunConfig
+from tests.support.waiting import until
 
 
 class Iterations:
@@ -95,6 +97,15 @@ def test_a_time_limit_that_a_user_raised_ends_no_run() -> None:
         limits.set_limits(config.model_copy(update={"max_seconds": 6000}))
         timer.join(10)
         assert not timer.is_alive()
+
+
+def test_the_time_that_a_run_worked_before_it_was_resumed_counts_against_its_limit() -> None:
+    journal, counters = Journal("r"), RunCounters({"active_seconds": 1000.0}, SpendingTotals())
+    config = RunConfig(url=("http://127.0.0.1:1",), max_seconds=6000)
+    with BetweenExamples(config, journal, counters) as limits:
+        with journal.executing(journal.ask([request_key(COMPLETION, "first")])):
+            limits.set_limits(config.model_copy(update={"max_seconds": 1000.2}))
+        assert until(lambda: journal.cancel_token.reason, 10).reason == "max_seconds of 1000.2 is reached"
 
 
 def test_a_recorded_failure_that_was_hopeless_does_not_end_a_replay() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gepa_client.journal.entries import SEARCH
+from gepa_client.views.final_summary import LINES_SHOWN
 from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.run_folder import only_run, stored
 from tests.gepa_client.scripted_server import TOKEN
@@ -92,7 +93,9 @@ def test_a_program_that_fails_on_most_examples_pauses_the_run_with_the_first_tra
         if at < 20:
             return scored(row, candidate)
         message = f"'column {at}' is not readable with {TOKEN}"
-        error = {"type": "KeyError", "message": message, "traceback": f"File program.py, line {at}\nKeyError"}
+        traceback = "deeper\n" * LINES_SHOWN + f"File program.py, line {at}\nKeyError"
+        log = "noise\n" * LINES_SHOWN + "last words"
+        error = {"type": "KeyError", "message": message, "traceback": traceback, "log": log}
         return {"status": "program_error", "score": None, "output": None, "seconds": 0.0, "error": error}
 
     words.evaluate = breaks
@@ -100,7 +103,8 @@ def test_a_program_that_fails_on_most_examples_pauses_the_run_with_the_first_tra
     assert ended.status == 3, ended.stdout + ended.stderr
     assert "paused: 30 of the last 50 examples failed in the program, more than `failure_stop` 0.5" in ended.stdout
     assert re.search(r"KeyError: 'column 2\d' is not readable with \[redacted\]", ended.stdout)
-    assert "File program.py, line 2" in ended.stdout
+    assert "File program.py, line 2" in ended.stdout and "last words" in ended.stdout, "the last lines are shown"
+    assert (ended.stdout.count("deeper"), ended.stdout.count("noise")) == (LINES_SHOWN - 2, LINES_SHOWN - 1)
     assert len(words.calls("evaluate")) <= 54
     assert f"next            evolverpc resume {only_run(tmp_path).name}" in ended.stdout
     with stored(tmp_path) as (store, run_id):

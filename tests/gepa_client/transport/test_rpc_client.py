@@ -10,6 +10,7 @@ from aiohttp import web
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Refused
 from gepa_client.gepa.rows import Row
 from gepa_client.transport import rpc_client
+from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.rpc_client import RpcClient
 from protocol.errors import InvalidParams, LimitExceeded, Overloaded, Unauthorized, VersionNotSupported
 from tests.support.waiting import eventually
@@ -199,6 +200,20 @@ async def test_an_example_has_the_lower_limit_of_the_servers_and_the_runs(server
         async with RpcClient(server.url, example_timeout_s=given) as client:
             await client.discover()
             assert client.example_limit_s == limit_s
+
+
+async def test_a_call_waits_as_long_as_all_examples_of_its_batch_may_take(server, monkeypatch):
+    monkeypatch.setattr(rpc_client, "QUEUE_ALLOWANCE_S", 0.0)
+    server.limits["example_timeout_s"] = 0.02
+    server.evaluate_one = lambda *_: asyncio.sleep(30)
+    ids = [str(number) for number in range(10)]
+    params = {"candidate": SEED, "batch": [{"id": each, "data": 1} for each in ids], "capture_traces": False}
+    async with RpcClient(server.url, wait_s=0.05) as client:
+        await client.discover()
+        started = time.monotonic()
+        with pytest.raises(ConnectionLost):
+            await client.send(Call("evaluate", params, Reply, "a batch", rows=ids))
+    assert time.monotonic() - started >= 10 * 0.02
 
 
 async def test_a_call_that_may_have_run_is_not_sent_again_to_another_process(server, proxy):
