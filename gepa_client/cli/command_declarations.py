@@ -82,8 +82,8 @@ DECLARED = {
         ended early.
 
         Each proposal that improves a minibatch is scored on every validation row, which costs most of a run:
-        with more than 40 of them, --validation race compares it on a sample of 40 first. Servers run as many examples at the same time as they
-        allow (`concurrency` of `serve`); --concurrency limits a run to fewer.
+        with more than 40 of them, --validation race compares it on a sample of 40 first. Servers run as many examples
+        at the same time as they allow (`concurrency` of `serve`); --concurrency limits a run to fewer.
 
         Every flag is also a key of the --config file, by which messages name it (max_seconds), and a variable
         (GEPA_MAX_SECONDS). A flag has precedence over a variable, a variable over the file.
