@@ -57,11 +57,13 @@ def test_a_tenant_gets_a_key_that_works_until_it_is_revoked(commands: Commands) 
     records.close()
 
 
-def test_quotas_are_changed_and_listed_and_others_stay(commands: Commands) -> None:
-    commands("tenants", "create", "Acme", "--sandboxes", "3")
+def test_quotas_are_changed_also_to_0_and_listed_and_others_stay(commands: Commands) -> None:
+    commands("tenants", "create", "Acme", "--sandboxes", "3", "--jobs-queued", "0")
     commands("tenants", "change", "Acme", "--usd-per-month", "12.5")
+    commands("tenants", "change", "Acme", "--jobs-at-once", "0")
     (listed,) = [json.loads(line) for line in commands("tenants", "list", "--json").splitlines()]
-    assert (listed["quotas"]["usd_per_month"], listed["quotas"]["sandboxes"]) == (12.5, 3)
+    expected = {"usd_per_month": 12.5, "sandboxes": 3, "jobs_queued": 0, "jobs_at_once": 0}
+    assert listed["quotas"].items() >= expected.items()
     assert "12.5" in commands("tenants", "list")
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from gepa_service.jobs.job_environment import Place
 from gepa_service.jobs.month_spending import NOTHING_LEFT
+from gepa_service.model.program_version import Program
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import TaskResult, Work
 from gepa_service.records import TenantRecords
@@ -238,6 +239,22 @@ async def test_batches_whose_process_is_killed_continue_with_the_tasks_that_are_
     assert (ended["status"], sorted(each["task_id"] for each in results)) == ("cancelled", ["0", "1"])
     await eventually(lambda: not shared_processes_in(tmp_path / "works"), WAIT_S)
     assert [work.attempts for work in acme.page(Work)] == [2, 2]
+
+
+async def test_a_batch_has_the_options_of_the_job_that_made_its_version_and_over_them_its_own(
+    editor: Caller, program: str, acme: TenantRecords
+) -> None:
+    made = {"seed": 3, "sandboxes": 4, "sandbox_memory_mb": 512, "pass_env": ["KEY"], "server_args": "--workers 2"}
+    acme.insert(Work(tenant="acme", id="job_1", repo_url=program, settings=made, created_by="key:x"))
+    texts = {"prompt": "better"}
+    acme.insert(Program(tenant="acme", id="version", line="line", job_id="job_1", repo_url=program, texts=texts))
+    own = {"sandbox_memory_mb": 1024, "server_args": "--concurrency 2"}
+    body = {"agent_id": "version", "tasks": of_rows([{"text": "a"}]), "options": own}
+    accepted = await editor("POST", "/api/internal/rollouts/batch", body)
+    work = acme.get(Work, accepted.json()["batch_id"])
+    flags = "--workers 2 --concurrency 2"
+    assert work is not None
+    assert work.settings == {"repo": program, "sandbox_memory_mb": 1024, "pass_env": ["KEY"], "server_args": flags}
 
 
 async def test_a_step_makes_a_version_of_code_that_a_batch_runs_in_all_its_sandboxes(

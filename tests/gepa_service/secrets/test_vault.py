@@ -11,7 +11,7 @@ import pytest
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.model.tenant import TENANTS, Secret, Tenant
 from gepa_service.records import RecordStore, stored
-from gepa_service.secrets.envelope import DataKey, SecretDamaged, key_of, master_of
+from gepa_service.secrets.envelope import DataKey, SecretDamaged, key_of, master_of, new_data_key, wrap
 from gepa_service.secrets.master_key import MasterKey, MasterKeyError
 from gepa_service.secrets.vault import Vault
 
@@ -146,6 +146,17 @@ def test_a_change_of_keys_that_is_cut_off_anywhere_loses_nothing_and_can_be_repe
     assert values(Vault(vault.records, [OTHER])) == {name: name for name in "ABC"}, "the old one is not needed"
     masters = [master_of(each) for each in vault.records.get(Tenant, TENANTS, "acme").wrapped_key.split()]
     assert set(masters) == {OTHER.name}
+
+
+def test_a_key_that_no_listed_master_key_encrypted_is_reported_after_all_others_are_done(vault: Vault) -> None:
+    vault.put("beta", "B", "b")
+    acme, absent = vault.records.get(Tenant, TENANTS, "acme"), MasterKey(b"a" * 32)
+    vault.records.replace(acme.model_copy(update={"wrapped_key": wrap(new_data_key(), "acme", absent)}))
+    with pytest.raises(MasterKeyError, match=f"master key {absent.name}"):
+        Vault(vault.records, [OTHER, MASTER]).rotate_master_key()
+    assert values(Vault(vault.records, [OTHER]), "beta") == {"B": "b"}
+    vault.verify()
+    assert Vault(vault.records, [OTHER, MASTER, absent]).rotate_master_key() == 1
 
 
 def test_a_secret_that_is_put_while_the_tenants_key_changes_twice_can_be_read(

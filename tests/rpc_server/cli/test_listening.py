@@ -73,7 +73,8 @@ async def test_an_inherited_unix_socket_is_served_and_neither_it_nor_the_variabl
     path = tmp_path / "a socket"
     with listening_socket(path) as sock:
         printed = {"GEPA_LISTEN": f"fd:{sock.fileno()}", "GEPA_ALLOWED_HOSTS": "box.example, other.example"}
-        async with started(tmp_path, "--program", "reports.py", sock=sock, **printed) as process:
+        flags = ("--program", "reports.py", "--allowed-hosts", "own.example")
+        async with started(tmp_path, *flags, sock=sock, **printed) as process:
 
             def connector() -> aiohttp.UnixConnector:
                 return aiohttp.UnixConnector(str(path))
@@ -87,7 +88,8 @@ async def test_an_inherited_unix_socket_is_served_and_neither_it_nor_the_variabl
                 "url"
             ] == f"http+unix://{str(path).replace('/', '%2F').replace(' ', '%20')}/rpc"
             evaluation = {"candidate": {"system": "x"}, "batch": [{"id": "0", "data": 1}]}
-            for host, expected in (("127.0.0.1:80", 200), ("other.example", 200), ("attacker.example", 403)):
+            let_in = ("127.0.0.1:80", "own.example", "box.example", "other.example")
+            for host, expected in {**dict.fromkeys(let_in, 200), "attacker.example": 403}.items():
                 headers = {"Host": host, "Authorization": "Bearer t"}
                 status, answer = await asked(
                     "http://localhost/rpc", "evaluate", evaluation, connector=connector(), **headers

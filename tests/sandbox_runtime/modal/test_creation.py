@@ -79,12 +79,13 @@ async def test_egress_is_exact(cloud: Cloud, runtime: Runtime) -> None:
 
 
 async def test_the_gateways_host_and_no_other_is_added(cloud: Cloud, runtime: Runtime) -> None:
-    for url, allowed in (
-        ("https://gateway.example:8443", ([], ["gateway.example"])),
-        ("http://203.0.113.7:8182", (["203.0.113.7/32"], [])),
+    some = Allow(("pypi.org",), ("192.0.2.0/24",))
+    for egress, url, allowed in (
+        (Closed(), "https://gateway.example:8443", ([], ["gateway.example"])),
+        (some, "http://203.0.113.7:8182", (["192.0.2.0/24", "203.0.113.7/32"], ["pypi.org"])),
     ):
         with pytest.raises(SandboxNotReady, match=f"gateway is not reached at {url}: .*the URL of `gateway`"):
-            await runtime.start(spec(cloud, gateway_session=Echoing(url)))
+            await runtime.start(spec(cloud, egress=egress, gateway_session=Echoing(url)))
         access = cloud.boxes[-1].definition.network_access
         assert (list(access.allowed_cidrs), list(access.allowed_domains)) == allowed
 
