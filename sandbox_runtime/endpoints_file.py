@@ -34,8 +34,10 @@ class EndpointsFile:
         for path, token in ((self._token(key), endpoint.token), (self._proxy_token(key), endpoint.proxy_token)):
             if token is not None:
                 replace_file(path, token + "\n", mode=OWN)
+        before = self._members.get(key)
         self._members[key] = endpoint
-        self._write()
+        if before is None or self._line(key, before) != self._line(key, endpoint):
+            self._write()
 
     def drop(self, key: str) -> None:
         """Remove a sandbox from the list."""

@@ -370,7 +370,8 @@ async def exits(command: Sequence[str], how: Literal["input", "sigterm"], *, wit
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        with contextlib.suppress(OSError):
+            process.communicate()  # closes its pipes
 
 
 def _instead_of_exit(process: subprocess.Popen[bytes], how: Literal["input", "sigterm"], within_s: float) -> str:

@@ -132,10 +132,10 @@ class WorkSandboxes:
         except TimeoutError:
             none = SandboxError(f"none was there for {NO_SANDBOX_S:g} s")
             raise SessionNotStarted(none, must_publish=False) from None
-        except (SandboxError, OSError, ValueError) as error:
+        except Exception as error:  # the pool raises what its first start raised
             raise SessionNotStarted(error, must_publish=False) from error
-        here = {"fleet": opened.pool.endpoints_file.path, "ref": opened.setup.commit}
-        self.settings = settings.model_copy(update=here)
+        of_pool = {"fleet": opened.pool.endpoints_file.path, "ref": opened.setup.commit}
+        self.settings = settings.model_copy(update=of_pool)
 
     async def close(self) -> None:
         """End them, and wait for that for at most `CLOSE_S`."""

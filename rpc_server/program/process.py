@@ -132,7 +132,7 @@ class ProcessOutput:
 
 
 SILENCE_S = 3.0
-"""Seconds without an answer, from the first request or what came in its place, after which the reason is reported."""
+"""Seconds that the first request, or one beside an answer with a wrong id, waits until the reason is reported."""
 
 _MOST_SHOWN = 120
 """Characters of what was written in place of an answer."""
@@ -254,12 +254,18 @@ class ProgramProcess(ChildProcess):
             is_log = message is None and self._number > 1 and not line.lstrip().startswith((b"{", b"["))
             if self._requests and line.strip() and not is_log:
                 self._stray = f"{_shown(line)}, which answers no request: {fault or 'write its `id` and a `result`'}"
-                if message is not None and message.keys() & {"result", "error"}:
+                if message is not None and self._has_wrong_id(message):
                     self._report_later()
 
     def _is_answer(self, message: dict[str, Any]) -> bool:
         number = message.get("id")
         return "method" not in message and isinstance(number, int | float) and number in self._requests
+
+    def _has_wrong_id(self, message: dict[str, Any]) -> bool:
+        """Whether it is an answer with an id that no request has had."""
+        number = message.get("id")
+        had = isinstance(number, int) and 1 <= number <= self._number
+        return not had and not message.keys().isdisjoint({"result", "error"})
 
     def _answer(self, message: dict[str, Any]) -> None:
         self.collect_output()

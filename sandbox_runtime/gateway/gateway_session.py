@@ -222,7 +222,7 @@ Find = Callable[[str], SandboxGatewaySession | None]
 """Returns the session that a token belongs to, None if it belongs to none that may connect here."""
 
 Faulty = Callable[[str], None]
-"""Takes note of a faulty request of no known sandbox: `WRONG_TOKEN`, or that it is not valid HTTP."""
+"""Takes note of what is wrong with a request that has no valid token (`WRONG_TOKEN`), or is not valid HTTP."""
 
 WRONG_TOKEN = "a token that is not this sandbox's"  # noqa: S105  a reason
 

@@ -36,7 +36,7 @@ class SpendCap:
 
     def run_spent(self, usd: float) -> None:
         """Take note of what the whole run has spent, calls through this gateway included. Call it in its loop."""
-        # It is a little old, so that what was spent elsewhere is never less than before.
+        # `usd` may be older than `spent_usd`, so that the difference can come out too small: the largest one counts.
         self._elsewhere = max(self._elsewhere, usd - self.spent_usd)
         self._look()
 

@@ -1,12 +1,13 @@
 """Calls with a `call_id`: run once, joined, collected later, cancelled, abandoned, let go."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from protocol import errors
-from rpc_server.methods import service
+from rpc_server.methods import call_ledger, service
 
 WAITING = {"wait": "gate"}
 NOTHING = {"eval_batch": {"batch": [], "results": []}, "components_to_update": []}
@@ -87,12 +88,13 @@ async def test_an_error_too_deep_to_be_written_ends_its_call_all_the_same(server
     await asyncio.wait_for(server.service.drain(), 10)
 
 
-async def test_an_answer_is_kept_from_its_last_request_on(start: Any) -> None:
-    server = await start(keep_answers_s=0.6)
+async def test_an_answer_is_kept_from_its_last_request_on(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(call_ledger, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    server = await start(keep_answers_s=10)
     await server.evaluate("x", call_id="1")
-    for _ in range(4):
-        await asyncio.sleep(0.25)
+    for now[0] in (8.0, 16.0, 24.0):
         assert "results" in await server.call("get_result", {"call_id": "1"})
-    await asyncio.sleep(0.7)
+    now[0] = 35.0
     with pytest.raises(errors.CallNotFound):
         await server.call("get_result", {"call_id": "1"})
