@@ -14,10 +14,10 @@ test("Rows are ordered by difficulty, those without a score last", () => {
   expect([...byDifficulty(means)]).toEqual([2, 0, 1]);
 });
 
-test("Metric calls between known places lie on a straight line, and beyond them are the nearest", () => {
+test("Metric calls lie on a straight line from none at the start over the known places, and after them are the last", () => {
   const counts = [10, 20].map((at) => ({ event: "budget" as const, seconds: 0, at, metric_calls: 10 * at }));
   const view = viewAt(reduce(EMPTY, counts), LIVE);
-  expect([5, 10, 15, 20, 99].map((at) => callsBy(view, at))).toEqual([100, 100, 150, 200, 200]);
+  expect([5, 10, 15, 20, 99].map((at) => callsBy(view, at))).toEqual([50, 100, 150, 200, 200]);
   expect(callsBy(viewAt(EMPTY, LIVE), 5)).toBeNull();
 });
 
