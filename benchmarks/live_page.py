@@ -28,9 +28,8 @@ from benchmarks import hashed_task, ours, stub_endpoints
 from benchmarks.payload import TOKEN
 from gepa_client import RemoteAdapter, Row
 from gepa_client.journal.buffer import JournalBuffer
-from gepa_client.journal.entries import EVALUATE, EVENTS, START, CandidateRecord, Entry, StoredRun
+from gepa_client.journal.entries import CANDIDATE, EVALUATE, EVENTS, START, Entry, StoredRun
 from gepa_client.journal.journal import Journal
-from gepa_client.journal.run_events import CandidateFound
 from gepa_client.journal.store import open_store
 
 SLOTS, SECONDS, EXAMPLES = 8, 0.036, 2_000
@@ -131,38 +130,25 @@ def stored_large(path: str) -> None:
     program = {"name": "large", "components": [], "seed_candidate": {"rules": ""}}
     answers: list[Any] = [{**SERVER, "program": program}, rows, None, None]
     begin = [Entry(START, at, "begin", "", "", orjson.dumps(answer)) for at, answer in enumerate(answers)]
-    candidates = [
-        CandidateRecord(
-            index=index,
-            texts={"rules": f"rule {index} " * 40},
-            parents=[chosen.randrange(index)] if index else [],
-            iteration=index,
-            number=(index + 1) * (LARGE + 7),
-            score=index / LARGE,
-            scores={str(at): round(chosen.random(), 3) for at in range(LARGE)},
-            metric_calls=index * LARGE,
-        )
+    found = [
+        {
+            "at": (index + 1) * (LARGE + 7),
+            "index": index,
+            "texts": {"rules": f"rule {index} " * 40},
+            "parents": [chosen.randrange(index)] if index else [],
+            "iteration": index,
+            "score": index / LARGE,
+            "scores": {str(at): round(chosen.random(), 3) for at in range(LARGE)},
+            "front": list(range(max(0, index - LARGE // 5), index + 1)),
+            "best": index,
+            "metric_calls": index * LARGE,
+            "metric_calls_before": index * LARGE,
+        }
         for index in range(LARGE)
     ]
-    found = [
-        CandidateFound(
-            at=kept.number,
-            index=kept.index,
-            parents=kept.parents,
-            iteration=kept.iteration,
-            score=kept.score,
-            front=list(range(max(0, kept.index - LARGE // 5), kept.index + 1)),
-            best=kept.index,
-            metric_calls=kept.metric_calls,
-        )
-        for kept in candidates
-    ]
-    decisions = [
-        Entry(EVENTS, event.index, event.event, "", "", event.model_dump_json(exclude_defaults=True).encode())
-        for event in found
-    ]
+    decisions = [Entry(EVENTS, at, CANDIDATE, "", "", orjson.dumps(event)) for at, event in enumerate(found)]
     with closing(open_store(path)) as store:
-        store.create(StoredRun(id="large", status="completed", config={}), [*begin, *decisions, *candidates])
+        store.create(StoredRun(id="large", status="completed", config={}), [*begin, *decisions])
 
 
 async def first_paint() -> float:

@@ -23,7 +23,6 @@ from gepa_client.certificate.evidence import (
     UsedBudget,
     WrongComparison,
     budget_used,
-    candidates_digest,
     changed_rows,
     find_leaks,
     reason_against,
@@ -46,7 +45,7 @@ from gepa_client.settings.run_settings import (
     SearchSettings,
 )
 
-FORMAT_VERSION: Literal[3] = 3
+FORMAT_VERSION: Literal[4] = 4
 
 
 _GROUPS = (DatasetSettings, BudgetSettings, ReflectionSettings, SearchSettings, CodeSettings)
@@ -122,7 +121,6 @@ class Digests(CertificatePart):
     settings: str
     entries: str
     attempts: str
-    candidates: str
 
 
 class Certificate(CertificatePart):
@@ -133,7 +131,7 @@ class Certificate(CertificatePart):
     """
 
     format: Literal["evolverpc-certificate"] = "evolverpc-certificate"
-    version: Literal[3] = FORMAT_VERSION
+    version: Literal[4] = FORMAT_VERSION
     verdict: Verdict
     statement: str
     run: str
@@ -234,7 +232,6 @@ def certify(store: Store, run: StoredRun) -> Certificate:
             settings=_settings_digest(run),
             entries=record.digest,
             attempts=attempts,
-            candidates=candidates_digest(candidates),
         ),
     )
 

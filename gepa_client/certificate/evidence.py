@@ -4,7 +4,6 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,6 @@ from gepa_client.journal.answer_entries import TieDecision, TiePlan, part_of_lef
 from gepa_client.journal.entries import (
     COMMITMENT,
     EVALUATE,
-    EVENTS,
     PROCESSES,
     RACE,
     SEARCH,
@@ -118,7 +116,7 @@ class RecordedEntries:
     """One pass over the entries of a run, or over some parts of them.
 
     `commitment`: to the test rows, None without one. `tested`: candidates that were scored on the test rows.
-    `raced_out`: proposals that races dropped. `seen`: every score. `digest`: of all entries.
+    `raced_out`: proposals that races dropped. `seen`: every score. `digest`: of all but those of processes.
     """
 
     def __init__(self, store: Store, run: StoredRun, parts: Iterable[str] | None = None) -> None:
@@ -134,7 +132,7 @@ class RecordedEntries:
         self.evaluations = self.raced_out = 0
         self.seen: set[float] = set()
         digest = hashlib.blake2b(digest_size=16)
-        for part in sorted({*(parts or store.parts(run.id))} - {EVENTS, PROCESSES}):  # they follow from the others
+        for part in sorted({*(parts or store.parts(run.id))} - {PROCESSES}):
             for entry in entries(store, run.id, part):
                 place = [getattr(entry, name) for name in ENTRY_FIELDS]
                 digest.update(orjson.dumps([*place, len(entry.answer)]) + entry.answer)
@@ -331,26 +329,6 @@ def budget_used(store: Store, run_id: str, record: RecordedEntries) -> tuple[Use
         unreported=unreported,
     )
     return used, digest_of(sorted(digests))
-
-
-def candidates_digest(candidates: Sequence[CandidateRecord]) -> str:
-    """Return a digest of all candidates, the same for 1 and 1.0."""
-
-    def floats(scores: Mapping[str, float]) -> dict[str, float]:
-        return {name: float(score) for name, score in scores.items()}
-
-    return digest_of(
-        [
-            {
-                **asdict(kept),
-                "cost_usd": None if kept.cost_usd is None else float(kept.cost_usd),
-                "score": float(kept.score),
-                "scores": floats(kept.scores),
-                "objective_scores": floats(kept.objective_scores or {}),
-            }
-            for kept in candidates
-        ]
-    )
 
 
 def changed_rows(rows: Sequence[dict[str, Any]], commitment: Commitment) -> str:

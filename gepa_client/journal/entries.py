@@ -1,4 +1,4 @@
-"""The rows of a run's journal: answers that GEPA got, attempts that were made for them, candidates in its pool."""
+"""The rows of a run's journal: answers that GEPA got, attempts that were made for them, and its decisions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,6 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from gepa_client.transport.calls import FailedTry
 from protocol import JsonValue
+from protocol.code import GIT_BRANCH
 
 SEARCH = "search"
 """The part whose numbers follow GEPA's requests."""
@@ -21,6 +22,9 @@ GATEWAY = "gateway"
 
 EVENTS = "events"
 """The part that holds what GEPA decided in the search: a run that is resumed or replayed decides the same."""
+
+CANDIDATE, STEERED = "candidate", "steered"
+"""Kinds of these decisions: a candidate entered the pool, a user's request was taken."""
 
 PROCESSES = "processes"
 """The part that holds how the processes that drove the run began and ended: a later event replaces an earlier one."""
@@ -81,7 +85,11 @@ STOP = "stop"
 FAILURE = "failure"
 """The kind of an entry whose answer is an exception GEPA saw."""
 
-VERBATIM = {MUTATION: frozenset({"bundle", "commit", "parent"}), REFLECTIVE_DATASET: frozenset({"base64"})}
+VERBATIM = {
+    MUTATION: frozenset({"bundle", "commit", "parent"}),
+    REFLECTIVE_DATASET: frozenset({"base64"}),
+    CANDIDATE: frozenset({GIT_BRANCH}),
+}
 """Keys, by kind, whose values are not redacted: ids of commits, bundles and images in base64 may match anything."""
 
 
@@ -184,7 +192,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class CandidateRecord:
-    """A candidate that GEPA took into its pool; written again with the same content on replay.
+    """A candidate that GEPA took into its pool, as the event of its kind in `EVENTS` states it.
 
     `number`: how many entries of `search` there were by then. `scores`: per validation row, by GEPA's row id as text.
     `metric_calls`: GEPA's count when the candidate was found (`discovery_eval_counts`). `dropped`: the number of the
@@ -209,8 +217,16 @@ class CandidateRecord:
     cost_usd: Number | None = field(default=None, compare=False)
     dropped: Index | None = None
 
+    @classmethod
+    def of(cls, decision: Mapping[str, Any], dropped: int | None = None) -> "CandidateRecord":
+        """Return the candidate of a recorded event. Raises `LookupError` if it lacks a member."""
+        stated = ("index", "texts", "parents", "iteration", "score", "scores")
+        fields: dict[str, Any] = {name: decision[name] for name in stated}
+        fields |= {name: decision.get(name) for name in ("objective_scores", "found", "cost_usd")}
+        return cls(**fields, number=decision["at"], metric_calls=decision["metric_calls_before"], dropped=dropped)
 
-Row = Entry | Attempt | CandidateRecord
+
+Row = Entry | Attempt
 
 
 @dataclass(frozen=True, slots=True)

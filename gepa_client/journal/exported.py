@@ -1,6 +1,8 @@
 """An exported run as JSON: what each part of it must look like, so that nothing it holds fails later on."""
 
 import re
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -16,6 +18,7 @@ from pydantic import (
 
 from gepa_client.journal.answer_entries import CompletionJson, MutationEntry, TieDecision, TiePlan
 from gepa_client.journal.entries import (
+    CANDIDATE,
     COMMITMENT,
     COMPLETION,
     EVALUATE,
@@ -44,7 +47,7 @@ from gepa_client.journal.entries import (
     Row,
 )
 from gepa_client.journal.http_messages import WireRow
-from gepa_client.journal.run_events import CallRefused, from_json
+from gepa_client.journal.run_events import CallRefused, from_fields
 from gepa_client.journal.steer_entries import SteerEntry
 from protocol import DiscoverResult, ExampleResult, JsonValue, MakeReflectiveDatasetResult, Usage
 
@@ -166,8 +169,6 @@ def _checked(row: Row) -> Row:
                 Usage.model_validate(row.usage)
             except ValidationError as error:
                 raise ValueError(mistakes(error, "usage", "usage.")) from None
-        case CandidateRecord() if any(parent >= row.index for parent in row.parents):
-            raise ValueError(f"candidate {row.index} cannot come from {row.parents}")
     return row
 
 
@@ -175,13 +176,14 @@ class Document(_Part):
     """The whole file."""
 
     format: Literal["evolverpc-run"]
-    version: Literal[7]
+    version: Literal[8]
     run: ExportedRun
     rows: list[Annotated[WireRow, AfterValidator(_checked)]]
 
     @model_validator(mode="after")
     def _hangs_together(self) -> "Document":
-        indexes = [row.index for row in self.rows if isinstance(row, CandidateRecord)]
+        decisions = [row for row in self.rows if isinstance(row, Entry) and row.part == EVENTS]
+        indexes = [orjson.loads(row.answer)["index"] for row in decisions if row.kind == CANDIDATE]
         if sorted(indexes) != list(range(len(indexes))):
             raise ValueError(f"candidates are numbered from 0 to {max(0, len(indexes) - 1)}, each once")
         return self
@@ -288,10 +290,24 @@ _FURTHER_ROWS: TypeAdapter[Any] = TypeAdapter(list[_HeldRow | _Row] | None)
 def check_answer(part: str, number: int, kind: str, answer: Any) -> None:
     """Raise `ValidationError` for an answer that does not fit its kind, `ValueError` for an unknown kind."""
     if part in (EVENTS, PROCESSES):
-        from_json(orjson.dumps({**answer, "event": kind}))
+        from_fields(kind, answer)
+        if kind == CANDIDATE:
+            _check_candidate(answer)
     elif part == START:
         _AT_START.get(number, _FURTHER_ROWS).validate_python(answer)
     elif kind not in _BY_KIND:
         raise ValueError(f"kind: `{kind}` is none of {', '.join(_BY_KIND)}")
     else:
         _BY_KIND[kind].validate_python(answer)
+
+
+_CANDIDATE: TypeAdapter[CandidateRecord] = TypeAdapter(CandidateRecord)
+
+
+def _check_candidate(answer: Mapping[str, Any]) -> None:
+    try:
+        kept = _CANDIDATE.validate_python(asdict(CandidateRecord.of(answer)))
+    except LookupError as error:
+        raise ValueError(f"a candidate lacks {error}") from None
+    if any(parent >= kept.index for parent in kept.parents):
+        raise ValueError(f"candidate {kept.index} cannot come from {kept.parents}")

@@ -10,7 +10,7 @@ import orjson
 
 from gepa_client.journal.entries import EVALUATE, EVENTS, SEARCH, START, STOP, CandidateRecord, Entry, Row, StoredRun
 from gepa_client.journal.requests import digest_of, evaluate_key
-from gepa_client.journal.run_events import Event, from_json
+from gepa_client.journal.run_events import Event, from_fields
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import PAGE
 
@@ -161,7 +161,7 @@ def entries_at(store: Store, run_id: str, part: str, numbers: Iterable[int]) -> 
 
 def event_of(entry: Entry) -> Event:
     """Return the event that an entry of the events, or of the processes, holds."""
-    return from_json(orjson.dumps({**orjson.loads(entry.answer), "event": entry.kind}))
+    return from_fields(entry.kind, orjson.loads(entry.answer))
 
 
 def recorded_events(store: Store, run_id: str, until: int | None = None) -> Iterator[Event]:
@@ -182,11 +182,10 @@ def evaluation_numbers(store: Store, run_id: str, until: int | None = None) -> d
 
 
 def all_rows(store: Store, run_id: str) -> Iterator[Row]:
-    """Yield all rows of a run, as `Store.create` accepts them: attempts, entries by part, candidates."""
+    """Yield all rows of a run, as `Store.create` accepts them: attempts, entries by part."""
     yield from store.all_attempts(run_id)
     for part in store.parts(run_id):
         yield from entries(store, run_id, part)
-    yield from store.candidates(run_id)
 
 
 def end_of(store: Store, run_id: str, part: str) -> int:

@@ -24,7 +24,7 @@ from gepa_client.errors import (
     StoreUnavailable,
     StoreVersionDiffers,
 )
-from gepa_client.journal.entries import Attempt, CandidateRecord, Entry, Row
+from gepa_client.journal.entries import Attempt, Entry, Row
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import decoding
 
@@ -47,7 +47,7 @@ ERRORS: dict[str, type[Exception]] = {
 IF_ANY = ("omitted", "failed", "candidate", "row")
 """Members of entries and attempts that most of them have nothing in."""
 
-_OWN_MEMBERS = {"answer": "entry", "attempt": "attempt", "texts": "candidate"}
+_OWN_MEMBERS = {"answer": "entry", "attempt": "attempt"}
 _LOCAL = {"runs", "attempts", "all_attempts", "close"}
 """Methods without one on the wire."""
 
@@ -58,10 +58,7 @@ def _type_of_row(value: Any) -> str | None:
     return next((type_ for member, type_ in _OWN_MEMBERS.items() if member in members), None)
 
 
-WireRow = Annotated[
-    Annotated[Entry, Tag("entry")] | Annotated[Attempt, Tag("attempt")] | Annotated[CandidateRecord, Tag("candidate")],
-    Discriminator(_type_of_row),
-]
+WireRow = Annotated[Annotated[Entry, Tag("entry")] | Annotated[Attempt, Tag("attempt")], Discriminator(_type_of_row)]
 
 _WIRE_TYPES: dict[Any, Any] = {Sequence[Row]: list[WireRow], Iterable[Row]: list[WireRow]}
 

@@ -27,7 +27,6 @@ from gepa_client.journal.entries import (
     STEER,
     STOP,
     VERBATIM,
-    CandidateRecord,
     Entry,
 )
 from gepa_client.journal.requests import JournaledAttempts, RecordedOutput, RecordedRequest, RequestKey, SpendingTotals
@@ -260,7 +259,8 @@ class Journal:
             self.storage.write(Entry(PROCESSES, number, kind, "", kind, self.secrets.written(event)))
 
     def _write_decision(self, kind: str, decision: dict[str, JsonValue]) -> None:
-        entry = Entry(EVENTS, self._decided, kind, "", kind, self.secrets.written(decision))
+        data = self.secrets.written(decision, VERBATIM.get(kind, frozenset()))
+        entry = Entry(EVENTS, self._decided, kind, "", kind, data)
         recorded = self.storage.read(EVENTS, self._decided)
         if recorded is None:
             self.storage.write(entry)
@@ -282,11 +282,6 @@ class Journal:
         answer = {"status": interrupted.status, "reason": interrupted.reason}
         request = RecordedRequest(number, RequestKey(STOP, "", f"stopped: {interrupted.reason}"))
         self.storage.write(self._entry(request, STOP, answer))
-
-    def add_candidate(self, candidate: CandidateRecord) -> None:
-        """Write a candidate that GEPA took into its pool."""
-        if not self.replays:
-            self.storage.write(candidate)
 
     async def settled(self) -> None:
         """Wait until everything recorded is in the store.

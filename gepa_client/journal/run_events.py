@@ -1,10 +1,11 @@
 """The events of a run: one JSON object each, the same in the log, on stdout and in the display."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic.json_schema import SkipJsonSchema
 
 from gepa_client.journal.answer_entries import TiedCandidate
 
@@ -31,6 +32,9 @@ class _Event(_Part):
 
 class Decision(_Event):
     """What GEPA decides in the search, or follows from that: the journal has it, and a resumed run makes it again."""
+
+    recorded: SkipJsonSchema[dict[str, Any]] = Field(default={}, exclude=True, repr=False)
+    """What the journal alone has of it, as first recorded; readers of events do without."""
 
 
 class OfProcess(_Event):
@@ -165,7 +169,7 @@ class CandidateFound(Decision):
     iteration: int
     proposal: int | None = None
     score: float
-    texts: dict[str, str] = {}
+    texts: dict[str, str]
     front: list[int]
     best: int
     metric_calls: int
@@ -701,3 +705,8 @@ def from_json(line: str | bytes) -> Event:
         pydantic.ValidationError: the line is not an event.
     """
     return _ADAPTER.validate_json(line)
+
+
+def from_fields(kind: str, fields: Mapping[str, Any]) -> Event:
+    """Return the event of this kind with these members. Raises: as `from_json`."""
+    return _ADAPTER.validate_python({**fields, "event": kind})

@@ -4,11 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evolverpc_common.display_text import command
-from evolverpc_common.redaction import REDACTED
 from gepa_client.errors import StoreDamaged
-from gepa_client.journal.entries import EVENTS, SEARCH
-from gepa_client.journal.history import entries, event_of
-from gepa_client.journal.run_events import CandidateFound
+from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.store import Store, named_store
 from gepa_client.journal.stored_fields import PAGE, Seal
 
@@ -84,23 +81,6 @@ def check_sound(store: Store, run_id: str) -> None:
         raise StoreDamaged(
             f"the journal of run {run_id} is damaged: {found}. All of `search` below {found.usable} can be used: "
             f"`{fork}` starts a run from it, and nothing in it is paid for again"
-        )
-
-
-def check_whole(store: Store, run_id: str) -> None:
-    """Raise `StoreDamaged` as `check_sound`, and for candidates that have other texts than the journal gives them."""
-    check_sound(store, run_id)
-    found = (event_of(entry) for entry in entries(store, run_id, EVENTS) if entry.kind == "candidate")
-    texts = {event.index: event.texts for event in found if isinstance(event, CandidateFound)}
-    altered = [
-        str(kept.index)
-        for kept in store.candidates(run_id)
-        if (given := texts.get(kept.index)) and given != kept.texts and REDACTED not in "".join(given.values())
-    ]
-    if altered:
-        raise StoreDamaged(
-            f"the record of run {run_id} is altered: the texts of candidate {', '.join(altered)} differ from "
-            "those in its journal; put back a copy of the store"
         )
 
 

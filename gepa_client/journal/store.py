@@ -8,10 +8,15 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
+import orjson
+
 from evolverpc_common.display_text import listed
 from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, RequestExists, RunExists, StoreUnavailable
 from gepa_client.journal.database import Compared, Database, Record, Rows, Table, Where, inserted
 from gepa_client.journal.entries import (
+    CANDIDATE,
+    EVENTS,
+    STEERED,
     Attempt,
     CandidateRecord,
     Claim,
@@ -25,7 +30,6 @@ from gepa_client.journal.entries import (
 )
 from gepa_client.journal.stored_fields import (
     ATTEMPTS,
-    CANDIDATES,
     ENTRIES,
     ENTRY_FIELDS,
     OF_RUNS,
@@ -37,9 +41,9 @@ from gepa_client.journal.stored_fields import (
     PreparedRows,
     Seal,
     attempt_of,
-    candidate_of,
     changes_record,
     checksum,
+    decoding,
     one_page,
     plain,
     request_of,
@@ -170,7 +174,7 @@ class Store:
     def write(self, run_id: str, owner: str, rows: Sequence[Row]) -> None:
         """Add rows, all or none as far as the store can; safe to repeat by the same owner after `StoreUnavailable`.
 
-        An `Attempt` that ended completes the one that began; `CandidateRecord` replaces an earlier one of its index.
+        An `Attempt` that ended completes the one that began.
         Raises `NumberTaken` if an entry of the same number exists, or an attempt of the same number and attempt
         (another process drives the run), `ClaimLost` if `owner` does not drive the run (the owner "" may write while
         the run has no driver), and `JournalError` for an end of an attempt that never began.
@@ -245,10 +249,15 @@ class Store:
             found.setdefault(each["endpoint"], []).append(spending_of(kind, each["outcome"], each))
         return found
 
-    def candidates(self, run_id: str, start: int = 0) -> list[CandidateRecord]:
-        """Return the candidates in the pool from the index `start` on, by index."""
-        found = self._of_run(run_id, CANDIDATES, {"number": Compared(">=", start)}, ("number",))
-        return [candidate_of(unpack(each["body"], each["packed"])) for each in found]
+    def candidates(self, run_id: str) -> list[CandidateRecord]:
+        """Return the candidates in the pool, by index, as the decisions of the search state them."""
+        found = self._of_run(run_id, ENTRIES, {"part": EVENTS, "kind": [CANDIDATE, STEERED]}, ("number",))
+        with decoding("a candidate"):
+            made = [(each["kind"], orjson.loads(unpack(each["answer"], each["packed"]))) for each in found]
+            drops = {
+                event["dropped"]: event["number"] for kind, event in made if kind == STEERED and "dropped" in event
+            }
+            return [CandidateRecord.of(each, drops.get(each["index"])) for kind, each in made if kind == CANDIDATE]
 
     def finished_at(self, run_id: str, part: str, numbers: Sequence[int]) -> list[Attempt]:
         """Return the attempts for these numbers that have ended, by number and attempt."""

@@ -8,14 +8,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar, overload
 
-import orjson
-
 from gepa_client.errors import JournalError, NumberTaken, StoreDamaged
 from gepa_client.journal.database import Record, Rows, Table
 from gepa_client.journal.entries import (
     STOP,
     Attempt,
-    CandidateRecord,
     Claim,
     Entry,
     Row,
@@ -70,11 +67,10 @@ ATTEMPTS = Table(
 )
 """`silent`: `unpriced` of an attempt with results and without usage. `failed`: JSON, None if no example failed."""
 
-CANDIDATES = Table("candidates", ("run", "number"), ("run", "number", "packed", "size", "body"), blob="body")
 REQUESTS = Table("requests", ("run", "id"), ("run", "place", *REQUEST_FIELDS))
 """`place`: in the order of arrival, as clocks of two users do not order their requests."""
 
-OF_RUNS = (ENTRIES, WRITERS, ATTEMPTS, CANDIDATES, REQUESTS)
+OF_RUNS = (ENTRIES, WRITERS, ATTEMPTS, REQUESTS)
 
 CHECKSUM_BYTES = 16
 LARGEST_INTEGER = 2**63 - 1
@@ -109,7 +105,7 @@ def decoding(what: str) -> Iterator[None]:
     """Raise `StoreDamaged` for data that cannot be decoded."""
     try:
         yield
-    except (ValueError, TypeError, zlib.error) as error:
+    except (ValueError, TypeError, LookupError, zlib.error) as error:
         raise StoreDamaged(f"the store is damaged: {what} cannot be read ({error})") from error
 
 
@@ -220,20 +216,6 @@ def request_of(record: Mapping[str, Any]) -> SteeringRequest:
     return SteeringRequest(**{name: record[name] for name in REQUEST_FIELDS if name != "action"}, action=action)
 
 
-def candidate_bytes(kept: CandidateRecord) -> bytes:
-    """Return a candidate as it is stored."""
-    return to_json(asdict(kept)).encode()
-
-
-def candidate_of(data: bytes) -> CandidateRecord:
-    """Return the candidate of `candidate_bytes`. Raises `StoreDamaged`."""
-    with decoding("a candidate"):
-        try:
-            return CandidateRecord(**orjson.loads(data))
-        except orjson.JSONDecodeError:  # it does not read lone surrogates, which a text may have
-            return CandidateRecord(**json.loads(data))
-
-
 def _plain(value: Any) -> Any:
     return plain(value) if isinstance(value, str) else value
 
@@ -277,7 +259,6 @@ class PreparedRows:
         self._sent: list[Record] = []
         self._ended: list[Record] = []
         self._entries: list[Record] = []
-        self._kept: list[Record] = []
         for row in rows:
             match row:
                 case Attempt(outcome=None):
@@ -287,23 +268,20 @@ class PreparedRows:
                 case Attempt():
                     place = {"part": row.part, "number": row.number, "attempt": row.attempt}
                     self._ended.append({**place, **ended_record(row)})
-                case CandidateRecord():
-                    body, packed = pack(candidate_bytes(row))
-                    self._kept.append({"number": row.index, "packed": packed, "size": len(body), "body": body})
                 case Entry():
                     self._prepare(row)
         if whole:  # of the beginning and the end of an attempt the end holds both
             self._sent = list({tuple(each[name] for name in STARTED_FIELDS): each for each in self._sent}.values())
 
     def write(self, rows: Rows, key: int, run_id: str, *, looks: bool) -> None:
-        """Write attempts that begin, then entries with what was paid for them, then the rest.
+        """Write attempts that begin, then entries with what was paid for them, then attempts that ended.
 
         So an entry that can be read is whole, and an answer is never lost while its attempt is known to have ended, in
         databases without transactions too. `looks`: whether some may be there already.
 
         Raises `NumberTaken`, `KeyTaken`, and `JournalError` for an end without a beginning.
         """
-        for each in (*self._sent, *self._entries, *self._ended, *self._kept):
+        for each in (*self._sent, *self._entries, *self._ended):
             each["run"] = key
         sent = self._sent
         if looks:
@@ -312,9 +290,6 @@ class PreparedRows:
         written = self._insert_entries(rows, key, run_id, looks=looks)
         if not rows.update_each(ATTEMPTS, self._ended):
             raise JournalError(f"run {run_id}: an attempt that ended was never sent")
-        for kept in self._kept:
-            rows.delete(CANDIDATES, {"run": key, "number": kept["number"]})
-            rows.insert(CANDIDATES, [kept])
         if written is not None:  # what is there beyond this number may be incomplete
             writer = {"run": key, "owner": self._owner}
             if not rows.update(WRITERS, writer, {"written": written}):

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from gepa_client.analysis.proposals import Excerpt, RowResult, as_text, row_result
 from gepa_client.evolution.names import component_texts
-from gepa_client.journal.entries import EVALUATE, SEARCH, CandidateRecord
+from gepa_client.journal.entries import CANDIDATE, EVALUATE, EVENTS, SEARCH, CandidateRecord
 from gepa_client.journal.history import RecordedRow, entries, results, validation_rows
 from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import Store
@@ -22,26 +24,10 @@ class NotThere(Exception):
     """What was asked for does not exist; the message names it."""
 
 
-def text_part(store: Store, run_id: str, candidate: int, component: str, start: int) -> Excerpt:
-    """Return a component of a candidate from the character `start` on."""
-    texts = component_texts(candidate_of(store, run_id, candidate).texts)
-    if component not in texts:
-        raise NotThere(f"candidate {candidate} has no component {component!r}; it has {', '.join(texts)}")
-    return part_of(texts[component], start)
-
-
 def part_of(whole: str, start: int = 0) -> Excerpt:
     """Return a text from a character on."""
     part = whole[start : start + _PART_SENT]
     return Excerpt(text=part, omitted=max(0, len(whole) - start - len(part)))
-
-
-def candidate_of(store: Store, run_id: str, index: int) -> CandidateRecord:
-    """Return a candidate of the pool. Raises `NotThere`."""
-    found = [kept for kept in store.candidates(run_id, index) if kept.index == index] if index >= 0 else []
-    if not found:
-        raise NotThere(f"the run has no candidate {index}")
-    return found[0]
 
 
 class StepShown(Part):
@@ -73,8 +59,11 @@ class Cell(Part):
     no_steps: str | None
 
 
-class CellReader:
-    """Finds the results of a run's candidates on rows. It reads the numbers of evaluations once, then those after."""
+class CandidateReader:
+    """Finds texts of a run's candidates, and their results on rows.
+
+    It reads the numbers of evaluations and of the decisions that have the candidates once, then those after.
+    """
 
     def __init__(self, store: Store, run_id: str) -> None:
         self._store, self._id = store, run_id
@@ -82,10 +71,19 @@ class CellReader:
         self._rows: list[RecordedRow] = []
         self._numbers: dict[bytes, list[int]] = {}
         self._read_to = 0
+        self._found: list[int] = []
+        self._found_to = 0
+
+    def text(self, candidate: int, component: str, start: int) -> Excerpt:
+        """Return a component of a candidate from the character `start` on."""
+        texts = component_texts(self._candidate(candidate).texts)
+        if component not in texts:
+            raise NotThere(f"candidate {candidate} has no component {component!r}; it has {', '.join(texts)}")
+        return part_of(texts[component], start)
 
     def cell(self, candidate: int, place: int) -> Cell:
         """Return a candidate's result on the validation row at this place."""
-        kept, row = candidate_of(self._store, self._id, candidate), self._row(place)
+        kept, row = self._candidate(candidate), self._row(place)
         number, result = self._result(kept, row)
         ends = self._store.finished_at(self._id, SEARCH, [number]) if number is not None else []
         usage = (ends[-1].usage if ends else None) or {}
@@ -105,12 +103,22 @@ class CellReader:
 
     def part(self, candidate: int, place: int, name: str, start: int) -> Excerpt:
         """Return a member of the result (`output`, `feedback`, `trajectory`, ...) or `input` from a character on."""
-        kept, row = candidate_of(self._store, self._id, candidate), self._row(place)
+        kept, row = self._candidate(candidate), self._row(place)
         result = self._result(kept, row)[1] or {}
         value = row.data if name == "input" else result.get(name)
         if value is None:
             raise NotThere(f"candidate {candidate} has no {name!r} on row {row.id}")
         return part_of(as_text(value), start)
+
+    def _candidate(self, index: int) -> CandidateRecord:
+        for entry in entries(self._store, self._id, EVENTS, self._found_to, largest=0):
+            self._found_to = entry.number + 1
+            if entry.kind == CANDIDATE:
+                self._found.append(entry.number)
+        if not 0 <= index < len(self._found):
+            raise NotThere(f"the run has no candidate {index}")
+        [entry] = self._store.entries_at(self._id, EVENTS, [self._found[index]])
+        return CandidateRecord.of(orjson.loads(entry.answer))
 
     def _row(self, place: int) -> RecordedRow:
         self._rows = self._rows or validation_rows(self._store, self._id)

@@ -16,7 +16,7 @@ from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.errors import JournalError
 from gepa_client.journal.store import Store, named_store
 from gepa_client.page.built_page import asset
-from gepa_client.page.candidate_details import CellReader, NotThere, text_part
+from gepa_client.page.candidate_details import CandidateReader, NotThere
 from gepa_client.page.event_list import event_list
 from gepa_client.page.event_log import EventLog, to_json
 from gepa_client.page.proposal_details import proposals
@@ -131,17 +131,17 @@ def _wanted(
     steps = [step.proposal for step in found.steps if step.proposal is not None]
     shown = proposals(store, run_id, [*steps, *found.others]) if steps or found.others else {}
     candidates = {event["index"]: event for event in events if event["event"] == "candidate"}
+    reader = CandidateReader(store, run_id)
     for index in dict.fromkeys((found.best, 0)):
         for name, sent in candidates[index]["texts"].items() if index in candidates else ():
             if sent["omitted"]:
                 path = f"/text?candidate={index}&component={quote(name, safe=SAFE)}"
-                yield path, partial(text_part, store, run_id, index, name, 0)
+                yield path, partial(reader.text, index, name, 0)
     for number in (*steps, *reversed(found.others)):
         if number in shown:
             yield f"/proposal?at={number}", partial(shown.__getitem__, number)
-    cells = CellReader(store, run_id)
     for candidate, place in _cells(found, events):
-        yield f"/cell?candidate={candidate}&row={place}", partial(cells.cell, candidate, place)
+        yield f"/cell?candidate={candidate}&row={place}", partial(reader.cell, candidate, place)
 
 
 def _cells(found: Explanation, events: list[Event]) -> list[tuple[int, int]]:

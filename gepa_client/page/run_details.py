@@ -5,11 +5,12 @@ The page's own server and the service answer the same requests, `RUN/NAME?QUERY`
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 
 from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.analysis.proposals import Excerpt
 from gepa_client.journal.store import Store
-from gepa_client.page.candidate_details import Cell, CellReader, NotThere, text_part
+from gepa_client.page.candidate_details import CandidateReader, Cell, NotThere
 from gepa_client.page.event_list import EventList, event_list
 from gepa_client.page.proposal_details import ProposalShown, proposal
 from gepa_client.page.run_list import RunList
@@ -28,7 +29,6 @@ class RunDetails:
 
     def __init__(self, store: Store, run_id: str) -> None:
         self._store, self._id = store, run_id
-        self._cells: CellReader | None = None
 
     def read(self, name: str, query: Mapping[str, str]) -> object:
         """Return the detail of this name, one of `AnyPageAnswer`.
@@ -42,11 +42,11 @@ class RunDetails:
             case "cell":
                 candidate, row, part = _number(query, "candidate"), _number(query, "row"), query.get("part")
                 start = _number(query, "from", 0)
-                cells = self._cells = self._cells or CellReader(store, run_id)
-                return cells.cell(candidate, row) if part is None else cells.part(candidate, row, part, start)
+                kept = self._candidates
+                return kept.cell(candidate, row) if part is None else kept.part(candidate, row, part, start)
             case "text":
                 candidate, start = _number(query, "candidate"), _number(query, "from", 0)
-                return text_part(store, run_id, candidate, query.get("component", ""), start)
+                return self._candidates.text(candidate, query.get("component", ""), start)
             case "proposal":
                 return proposal(store, run_id, _number(query, "at"), all_rows=query.get("rows") == "all")
             case "history":
@@ -56,6 +56,10 @@ class RunDetails:
                 if (found := explain(store, store.run(run_id), until)) is None:
                     raise NotThere("the seed has not been scored")
                 return found
+
+    @cached_property
+    def _candidates(self) -> CandidateReader:
+        return CandidateReader(self._store, self._id)
 
 
 def _number(query: Mapping[str, str], name: str, default: int | None = None) -> int:

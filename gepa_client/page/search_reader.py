@@ -12,7 +12,17 @@ from gepa_client.analysis.proposals import Recorded, RecordedProposals, excerpt
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal import run_events
 from gepa_client.journal.answer_entries import MutationEntry
-from gepa_client.journal.entries import EVALUATE, EVENTS, MUTATION, PROCESSES, SEARCH, STOP, CandidateRecord, Entry
+from gepa_client.journal.entries import (
+    CANDIDATE,
+    EVALUATE,
+    EVENTS,
+    MUTATION,
+    PROCESSES,
+    SEARCH,
+    STOP,
+    CandidateRecord,
+    Entry,
+)
 from gepa_client.journal.history import RecordedRow, entries_at, event_of, row_names, selection_rows
 from gepa_client.journal.requests import SHOWN, digest_of
 from gepa_client.journal.run_events import CandidateFound, Rejected
@@ -53,7 +63,7 @@ class SearchReader:
 
     `started`: how the first process of the run began, None before that. `val`: the validation rows in order, or the
     training rows if none were given. `places`: theirs, by their digests.
-    `candidates`: those of the store, by index; `indices`: theirs, by the digest of their texts. `proposals`: all of
+    `candidates`: those of the search, by index; `indices`: theirs, by the digest of their texts. `proposals`: all of
     them. `end`: the place after the last entry that is no stop: a resumed run takes that out, and another entry its
     number.
     """
@@ -100,19 +110,13 @@ class SearchReader:
             page = self._store.entries(self._id, EVENTS, self._next, PAGE)
             more = len(page) == PAGE
             for entry in page:
-                event = event_of(entry)
-                if isinstance(event, CandidateFound) and not self._is_read(event.index):
-                    return  # a process ended between the two, in a database without transactions
+                decision = orjson.loads(entry.answer)
+                if entry.kind == CANDIDATE:
+                    kept = CandidateRecord.of(decision)
+                    self.candidates.append(kept)
+                    self.indices.setdefault(digest_of(kept.texts), kept.index)
                 self._next = entry.number + 1
-                self._add(event)
-
-    def _is_read(self, index: int) -> bool:
-        """Return whether the store has a candidate; the last one is read anew, as the driver may have completed it."""
-        if index >= len(self.candidates) - 1:
-            for kept in self._store.candidates(self._id, max(0, len(self.candidates) - 1)):
-                self.candidates[kept.index :] = [kept]
-                self.indices.setdefault(digest_of(kept.texts), kept.index)
-        return index < len(self.candidates)
+                self._add(run_events.from_fields(entry.kind, decision))
 
     def _add(self, event: run_events.Event) -> None:
         if isinstance(event, CandidateFound):

@@ -249,7 +249,6 @@ class _DriverRun:
                     adapter,
                     initial,
                     counters,
-                    {candidate.index: candidate for candidate in self.store.candidates(run.id)},
                     self._check_owned,
                     self.gateway.settle if metered else lambda: None,
                     lambda: search_noise(self.store, run),

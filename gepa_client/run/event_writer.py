@@ -16,7 +16,6 @@ from gepa_client.errors import unreadable
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.run_events import (
-    CandidateFound,
     Decision,
     Emit,
     Event,
@@ -117,10 +116,9 @@ def placed(emit: Emit, journal: Journal) -> Emit:
 def record(event: Event, journal: Journal) -> None:
     """Write a decision of GEPA, or an event of the process, into the journal; ignore other events."""
     without = {"seconds", "max_metric_calls"} if isinstance(event, Steered) else {"seconds"}
-    without |= {"texts"} if isinstance(event, CandidateFound) else set()  # the store has them
     fields = event.model_dump(mode="json", exclude=without, exclude_defaults=True)
     if isinstance(event, Decision) and not (isinstance(event, Steered) and event.number is None):
-        journal.decided(event.event, fields)
+        journal.decided(event.event, fields | event.recorded)
     elif isinstance(event, OfProcess) and not journal.replays:
         journal.noted(event.event, fields)
 

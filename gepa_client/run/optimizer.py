@@ -32,7 +32,6 @@ from gepa_client.journal.entries import (
     PROBE,
     RETRACE,
     SCORE,
-    CandidateRecord,
 )
 from gepa_client.journal.history import selection_name
 from gepa_client.journal.requests import journal_reference
@@ -99,7 +98,7 @@ class Optimization:
     """One run from its start to its end; recorded work is replayed from the journal of `adapter`.
 
     `owned`: raises `Interrupted` if another process drives the run by now, whose results must not be overwritten.
-    `output`: the folder for results, None writes none. `kept`: candidates that the run's store has already, by index.
+    `output`: the folder for results, None writes none.
     `settled`: waits for costs that are reported just after the work has ended. `noise`: that of the recorded search.
     `requests`: of users to the run. `on_limits`: records and applies the limits that a user sets, by their settings.
     """
@@ -110,7 +109,6 @@ class Optimization:
     adapter: RemoteAdapter
     initial: InitialState
     counters: RunCounters
-    kept: Mapping[int, CandidateRecord] = field(default_factory=dict)
     owned: Callable[[], None] = lambda: None
     settled: Callable[[], None] = lambda: None
     noise: Callable[[], Noise | None] = lambda: None
@@ -223,7 +221,6 @@ class Optimization:
             self._best,
             journal,
             self.counters.live,
-            self.kept,
             seed=config.seed,
             use_merge=config.use_merge,
             proposals=proposals,
@@ -243,7 +240,7 @@ class Optimization:
             *([] if self.adapter.known is None else [NothingNewStop()]),
         ]
         budget = BudgetStop(arguments.pop("max_metric_calls"), reserved, lambda: journal.recorded_further)
-        stop_all = SteeredStops(self._steering(watcher, budget, warnings), stops, budget)
+        stop_all = SteeredStops(self._steering(watcher, budget, warnings), stops, budget, watcher.begun)
         callbacks = (datasets, proposals, watcher, guard, warnings)
         arguments |= {
             "module_selector": datasets,

@@ -9,7 +9,7 @@ from gepa_client.analysis.copied_text import copied_examples
 from gepa_client.analysis.failed_examples import failed_examples, retried_examples
 from gepa_client.analysis.mutation_outcomes import recorded_mutations
 from gepa_client.evolution.mutation_events import mutation_event
-from gepa_client.journal.entries import COMMITMENT, PROCESSES, CandidateRecord, StoredRun
+from gepa_client.journal.entries import COMMITMENT, PROCESSES, StoredRun
 from gepa_client.journal.history import entries, event_of, recorded_events
 from gepa_client.journal.run_events import CandidateFound, Event, Finished, Sealed, Started
 from gepa_client.journal.store import Store
@@ -28,10 +28,9 @@ def view_of(store: Store, run: StoredRun) -> RunView:
     known = {"seconds": run.counters.get("active_seconds"), "spent_usd": run.counters.get("spent_usd")}
     record = RunView(**{name: value for name, value in known.items() if value is not None})
     last = _last_process(store, run)
-    candidates = store.candidates(run.id)
     limit = {"max_metric_calls": run.config["max_metric_calls"]} if "max_metric_calls" in run.config else {}
     began = [event.model_copy(update=limit) for event in last if isinstance(event, Started)]  # a user may have set one
-    for event in (*began, *_found(store, run, candidates)):
+    for event in (*began, *_found(store, run)):
         record.apply(event)
     record.warnings = [str(message) for message in run.counters.get("warnings") or ()]
     for event in last:
@@ -70,19 +69,16 @@ def _last_process(store: Store, run: StoredRun) -> list[Event]:
     return found
 
 
-def _found(store: Store, run: StoredRun, candidates: list[CandidateRecord]) -> Iterator[Event]:
+def _found(store: Store, run: StoredRun) -> Iterator[Event]:
     """Yield the events of the search: the sealed rows, what GEPA decided, and the changes of code."""
     for sealed in store.entries(run.id, COMMITMENT, 0, 1):
         commitment = orjson.loads(sealed.answer)
         yield Sealed(rows=len(commitment["rows"]), digest=commitment["digest"])
+    running: dict[str | None, int] = {}
     for event in recorded_events(store, run.id):
         if isinstance(event, CandidateFound):
-            if event.index >= len(candidates):
-                return  # a process ended between the two, in a database without transactions
-            yield event.model_copy(update={"texts": candidates[event.index].texts})
-        else:
-            yield event
-    running = {code_at(kept.texts)[1]: kept.index for kept in reversed(candidates)}
+            running.setdefault(code_at(event.texts)[1], event.index)
+        yield event
     for number, made in recorded_mutations(store, run.id).items():
         commits = (made.parent, made.other)
         parents = [running[commit] for commit in commits if commit is not None and commit in running]

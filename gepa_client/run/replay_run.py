@@ -13,7 +13,7 @@ from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.run_events import Emit, Event, FailedExamples, Finished, ModelCalls, Sealed, Started, Warned
-from gepa_client.journal.soundness import check_whole
+from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store, named_store
 from gepa_client.run import output_folder as files
 from gepa_client.run.control_messages import DriverJob
@@ -37,7 +37,7 @@ def replay_run(job: DriverJob, store: Store, emit: Emit, cancel_token: CancelTok
     Raises:
         JournalError: the run was never started, or its journal is damaged. RunMismatch: the settings are other ones.
     """
-    check_whole(store, job.run_id)
+    check_sound(store, job.run_id)
     run = store.run(job.run_id)
     storage = JournalBuffer(store, job.run_id, job.owner, cancel_token.cancel, reads_only=True)
     spend = SpendingTotals(store.spending(run.id))

@@ -135,16 +135,19 @@ class BudgetStop:
 class SteeredStops:
     """What ends a search, in this order, once the requests that users made of it are in force.
 
-    The budget comes last, as users may raise it until then. `reason`: why the search ended, None until it does.
+    The budget comes last, as users may raise it until then. `begun`: gets GEPA's state, which there is once the seed is
+    scored. `reason`: why the search ended, None until it does.
     """
 
     steering: Steering
     stops: Sequence[Stop]
     budget: BudgetStop
+    begun: Callable[[State], None]
     reason: str | None = None
 
     def __call__(self, gepa_state: State) -> bool:
         """Return whether the search is over. Raises `Interrupted` in a replay whose run was stopped here by a limit."""
+        self.begun(gepa_state)
         self.steering.advance(gepa_state)
         if (recorded := self.steering.journal.recorded_stop()) is not None:
             raise recorded

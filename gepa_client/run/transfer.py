@@ -13,7 +13,7 @@ from gepa_client.journal.entries import RESUMED_BY, StoredRun
 from gepa_client.journal.exported import Document, ExportedRun, mistakes
 from gepa_client.journal.history import all_rows
 from gepa_client.journal.http_messages import plain
-from gepa_client.journal.soundness import check_whole
+from gepa_client.journal.soundness import check_sound
 from gepa_client.journal.store import Store
 from gepa_client.journal.stored_fields import TIME_FIELDS
 from gepa_client.settings.loading import from_record
@@ -21,7 +21,7 @@ from gepa_client.settings.run_settings import FleetSettings, SandboxSettings, Tr
 from gepa_client.settings.secret_settings import NOT_RECORDED, left_out
 
 FORMAT = "evolverpc-run"
-VERSION = 7
+VERSION = 8
 
 RUN_FIELDS = tuple(ExportedRun.model_fields)
 
@@ -61,7 +61,7 @@ def export_run(store: Store, run_id: str) -> Iterator[str]:
     At most a page of rows is in memory. Raises `JournalError` for an answer that is not text, and `StoreDamaged` before
     the first piece if the record is not what was written.
     """
-    check_whole(store, run_id)
+    check_sound(store, run_id)
     run = store.run(run_id)
     counters = {name: value for name, value in run.counters.items() if name != "now"}  # of the driver at this moment
     run = replace(run, counters=counters)

@@ -35,7 +35,7 @@ from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection_prompt import FittedRecords
 from gepa_client.gepa.reflection_strategies import ReflectionStrategy, TextProposal
 from gepa_client.gepa.reflective_datasets import Records
-from gepa_client.journal.entries import CandidateRecord, now
+from gepa_client.journal.entries import now
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SHOWN, digest_of
 from gepa_client.journal.run_events import (
@@ -196,10 +196,9 @@ class ProposalWatcher(ReflectionStrategy):
 class RunWatcher:
     """A GEPA callback.
 
-    `on_best` is called with the seed and with every candidate that beats all before it; `journal` records each
-    candidate. During a replay they receive nothing but candidates that are not among the `kept` ones; the rest follows
-    at its end, after a call of `on_live`. `result()` is GEPA's result at the last complete candidate; None
-    while the seed is being scored. `fitted`: returns the records of a component as the prompt shows them, by candidate,
+    `on_best` is called with the seed and with every candidate that beats all before it, after a replay with the best
+    alone, and then after a call of `on_live`. `result()` is GEPA's result at the last complete candidate; None while
+    the seed is being scored. `fitted`: returns the records of a component as the prompt shows them, by candidate,
     dataset and name; None if the program proposes. `proposals`: follows those of an iteration; its callbacks come
     first. `rejecting`: returns the fields of `Rejected` by which the selection states why it rejected a proposal.
     `dropped`: candidates that a user dropped.
@@ -211,7 +210,6 @@ class RunWatcher:
     on_best: Callable[[dict[str, str]], None]
     journal: Journal
     on_live: Callable[[], None]
-    kept: Mapping[int, CandidateRecord]
     seed: int
     use_merge: bool
     proposals: ProposalWatcher
@@ -221,6 +219,7 @@ class RunWatcher:
 
     def __post_init__(self) -> None:
         self._state: GEPAState[Any, int] | None = None
+        self._seed: ValsetEvaluatedEvent | None = None  # scored, while GEPA has no state
         self._complete: GEPAResult[Any, int] | None = None
         self._best: dict[str, str] | None = None  # not shown yet
         self._front = [0]
@@ -229,7 +228,6 @@ class RunWatcher:
         self._skipped, self._perfect = "", False
         self._phase: PhaseName | None = None
         self._over = False
-        self._records: dict[int, CandidateRecord] = {}
         self.validated_from_cache = 0
 
     def result(self) -> GEPAResult[Any, int] | None:
@@ -249,14 +247,19 @@ class RunWatcher:
             self._show()
         self._over = True
 
-    def on_iteration_start(self, event: IterationStartEvent) -> None:
-        """Keep the state, which is complete here."""
-        self._state = event["state"]
+    def begun(self, state: GEPAState[Any, int]) -> None:
+        """Keep the state, which there is once the seed is scored, and emit the seed."""
+        if self._seed is None:
+            return
+        seed, self._seed, self._state = self._seed, None, state
+        self._found(seed, state)
+        if self.use_merge and seed["average_score"] <= 0:
+            raise Interrupted("failed", no_merge(f"the seed's mean score is {seed['average_score']:g}"))
+
+    def on_iteration_start(self, _event: IterationStartEvent) -> None:
+        """Enter the phase of the search."""
         if not self.journal.replaying:
             self._enter("optimizing")
-        if self._complete is None:
-            self._keep()
-            self._keep_objectives_of_the_seed()
         self._proposed, self._skipped, self._perfect = False, "", False
 
     def on_pareto_front_updated(self, event: ParetoFrontUpdatedEvent) -> None:
@@ -264,35 +267,20 @@ class RunWatcher:
         self._front = sorted(event["new_front"])
 
     def on_valset_evaluated(self, event: ValsetEvaluatedEvent) -> None:
-        """Record a candidate of the pool, the seed included, and emit it."""
-        index = event["candidate_idx"]
-        self._texts[index] = dict(event["candidate"])
-        state = self._state
-        objectives = dict(state.prog_candidate_objective_scores[index]) if state is not None else {}
-        scores = list(state.program_full_scores_val_set) if state is not None else [event["average_score"]]
-        best = best_of(scores, self.dropped)
+        """Emit a candidate of the pool."""
+        if self._state is None:
+            self._seed = event
+        else:
+            self._found(event, self._state)
+
+    def _found(self, event: ValsetEvaluatedEvent, state: GEPAState[Any, int]) -> None:
+        index, before = event["candidate_idx"], state.num_metric_calls_by_discovery[event["candidate_idx"]]
+        texts = self._texts[index] = dict(event["candidate"])
+        best = best_of(list(state.program_full_scores_val_set), self.dropped)
         if best == index:
-            self._best = dict(event["candidate"])
-        found_at = state.num_metric_calls_by_discovery[index] if state is not None else 0
-        if state is not None:
-            self.validated_from_cache += event["num_examples_evaluated"] - (state.total_num_evals - found_at)
-        before = self.kept.get(index)
-        kept = CandidateRecord(
-            index=index,
-            texts=dict(event["candidate"]),
-            parents=list(event["parent_ids"]),
-            iteration=event["iteration"],
-            number=self.journal.next_number,
-            score=event["average_score"],
-            scores={str(row_id): score for row_id, score in event["scores_by_val_id"].items()},
-            metric_calls=found_at,
-            objective_scores=objectives or None,
-            found=before.found if before is not None else now(),
-            cost_usd=before.cost_usd if before is not None else self.journal.spending.known_cost_usd,
-        )
-        if index not in self.kept or not self.journal.replaying:
-            self.journal.add_candidate(kept)
-        self._records[index] = kept
+            self._best = texts
+        if index:
+            self.validated_from_cache += event["num_examples_evaluated"] - (state.total_num_evals - before)
         self._show_if_live()
         self.emit(
             CandidateFound(
@@ -301,29 +289,28 @@ class RunWatcher:
                 iteration=event["iteration"],
                 proposal=self.proposals.next_kept() if index else None,
                 score=event["average_score"],
-                texts=dict(event["candidate"]),
+                texts=texts,
                 front=self._front,
                 best=best,
-                metric_calls=state.total_num_evals if state is not None else event["num_examples_evaluated"],
-                objective_scores=objectives or None,
+                metric_calls=state.total_num_evals,
+                objective_scores=dict(state.prog_candidate_objective_scores[index]) or None,
+                recorded={
+                    "scores": {str(row_id): score for row_id, score in event["scores_by_val_id"].items()},
+                    "metric_calls_before": before,
+                    "found": now(),
+                    "cost_usd": self.journal.spending.known_cost_usd,
+                },
             )
         )
-        if state is not None:
-            self._keep()
-        elif self.use_merge and event["average_score"] <= 0:
-            raise Interrupted("failed", no_merge(f"the seed's mean score is {event['average_score']:g}"))
+        self._keep()
 
     def on_steered(self, entry: SteerEntry, number: int, state: GEPAState[Any, int], replayed: bool) -> None:
-        """Emit a request of a user that is in force now; record the candidate that it drops."""
+        """Emit a request of a user that is in force now."""
         scores = state.program_full_scores_val_set
         best = best_of(scores, self.dropped)
         limit = entry.action.max_metric_calls if isinstance(entry.action, SetBudget) and not replayed else None
         if isinstance(entry.action, Drop):
             index = entry.action.candidate
-            before = self.kept.get(index)
-            self._records[index] = replace(before or self._records[index], dropped=number)
-            if before is None or before.dropped != number:
-                self.journal.add_candidate(self._records[index])
             self._keep()
             if scores[best] < scores[index] or best > index:
                 self._best = dict(state.program_candidates[best])
@@ -339,6 +326,7 @@ class RunWatcher:
                 best=best,
                 front=self._front,
                 max_metric_calls=limit,
+                recorded={"dropped": entry.action.candidate} if isinstance(entry.action, Drop) else {},
             )
         )
 
@@ -425,15 +413,6 @@ class RunWatcher:
         if phase != self._phase:
             self._phase = phase
             self.emit(Phase(phase=phase))
-
-    def _keep_objectives_of_the_seed(self) -> None:
-        """Record the seed's objective scores, which the state has only after the seed is scored."""
-        objectives = dict(self._state.prog_candidate_objective_scores[0]) if self._state is not None else {}
-        before = self.kept.get(0)
-        known = self.journal.replaying and before is not None and before.objective_scores is not None
-        if (seed := self._records.get(0)) is not None and objectives and not known:
-            self._records[0] = replace(seed, objective_scores=objectives)
-            self.journal.add_candidate(self._records[0])
 
     def _keep(self) -> None:
         if self._state is not None:

@@ -96,7 +96,7 @@ class StoredCode:
             Entry(SEARCH, number, "mutation", f"m{number}", f"mutate {number}", orjson.dumps(answer))
             for number, answer in self._entries.items()
         ]
-        rows += [
+        pool = [
             CandidateRecord(
                 index=index,
                 texts={
@@ -114,7 +114,7 @@ class StoredCode:
             for index, (commit, branch) in texts.items()
         ]
         with closing(open_store(str(store))) as opened:
-            opened.create(run, [*rows, *decisions(rows)])
+            opened.create(run, [*rows, *decisions(pool)])
 
     def _asked(self, request: str, parent: str) -> dict[str, Any]:
         return {"kind": "change_request", "request": request, "parent": parent}

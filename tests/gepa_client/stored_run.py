@@ -1,13 +1,14 @@
 """A run as a store keeps it, written by hand through the store, for tests of everything that reads one."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from gepa_client.journal.entries import (
+    CANDIDATE,
     EVENTS,
     PROCESSES,
     SEARCH,
@@ -20,7 +21,6 @@ from gepa_client.journal.entries import (
     StoredRun,
 )
 from gepa_client.journal.requests import digest_of, evaluate_key
-from gepa_client.journal.run_events import CandidateFound, Event, Started
 from gepa_client.journal.store import Store, open_store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.settings.run_config import RunConfig
@@ -102,7 +102,7 @@ class Made:
         return {"status": "ok", "score": score, "output": self.texts[index], "seconds": 0.1}
 
     def rows(self) -> list[Row]:
-        """The journal, the attempts, and the candidates."""
+        """The journal and the attempts."""
         training = [{"id": str(at), "data": {"need": "red"}} for at in range(3)]
         validation = [self.row(position) for position in range(len(NEEDS))]
         first = len(training)
@@ -111,7 +111,7 @@ class Made:
             entry_of(START, 1, "rows", "t", training),
             entry_of(START, 2, "rows", "v", validation),
         ]
-        number = 0
+        number, pool = 0, list[CandidateRecord]()
         for index, text in enumerate(self.texts):
             if index:
                 rows.append(entry_of(SEARCH, number, "proposal", f"p{index}", {"rules": text}))
@@ -128,7 +128,7 @@ class Made:
                 rows.append(entry_of(SEARCH, number, "evaluate", digest, result))
                 rows += _attempt(number, "evaluate", result["status"], {"cost_usd": 0.01})
                 number += 1
-            rows.append(
+            pool.append(
                 CandidateRecord(
                     index=index,
                     texts={"rules": text},
@@ -143,13 +143,12 @@ class Made:
         begun = started(
             program_version="2", server="scripted 0", language="python", url=URL, splits={"train": 3, "val": 4}
         )
-        return [*rows, *decisions(rows), _event(begun)]
+        fields = begun.model_dump(mode="json", exclude_defaults=True)
+        return [*rows, *decisions(pool), entry_of(PROCESSES, 0, begun.event, "", fields)]
 
     def run(self) -> StoredRun:
         """The run's own record."""
-        rows = self.rows()
-        kept = [row for row in rows if isinstance(row, CandidateRecord)]
-        best = max(kept, key=lambda one: one.score)
+        best = max(candidates_of(self.rows()), key=lambda one: one.score)
         config = RunConfig(url=(URL,), max_metric_calls=40, seed=3).recorded() | self.config
         return StoredRun(
             id=self.run_id,
@@ -191,23 +190,25 @@ def entry_of(part: str, number: int, kind: str, digest: str, answer: Any) -> Ent
     return Entry(part, number, kind, digest, f"{kind} {number}", orjson.dumps(answer))
 
 
-def decisions(rows: Sequence[Row]) -> list[Row]:
-    """Return the events by which the candidates among these rows entered the pool."""
-    pool = [row for row in rows if isinstance(row, CandidateRecord)]
-    best = [max(pool[: kept.index + 1], key=lambda one: one.score).index for kept in pool]
-    named = ("index", "parents", "iteration", "score", "metric_calls")
+def decisions(pool: Sequence[CandidateRecord]) -> list[Entry]:
+    """Return the events by which these candidates entered the pool."""
+    best = [max(pool[: at + 1], key=lambda one: one.score).index for at in range(len(pool))]
     return [
-        _event(
-            CandidateFound(at=kept.number, front=[at], best=at, **{name: getattr(kept, name) for name in named}),
+        entry_of(
+            EVENTS,
             kept.index,
+            CANDIDATE,
+            "",
+            {**asdict(kept), "at": kept.number, "metric_calls_before": kept.metric_calls, "front": [at], "best": at},
         )
         for kept, at in zip(pool, best, strict=True)
     ]
 
 
-def _event(event: Event, number: int = 0) -> Entry:
-    fields = event.model_dump(mode="json", exclude={"texts"}, exclude_defaults=True)
-    return entry_of(PROCESSES if isinstance(event, Started) else EVENTS, number, event.event, "", fields)
+def candidates_of(rows: Sequence[Row]) -> list[CandidateRecord]:
+    """Return the candidates that entered the pool by the events among these rows."""
+    found = [row for row in rows if isinstance(row, Entry) and row.kind == CANDIDATE]
+    return [CandidateRecord.of(orjson.loads(row.answer)) for row in found]
 
 
 def _attempt(number: int, kind: str, outcome: str, usage: Mapping[str, Any]) -> list[Row]:

@@ -11,18 +11,16 @@ from gepa_client.certificate.sealed_test import commitment_of, part_of_test, pla
 from gepa_client.journal.answer_entries import TiePlan, part_of_ties
 from gepa_client.journal.entries import (
     COMMITMENT,
-    EVENTS,
     PROCESSES,
     SEARCH,
     START,
     TIES,
     Attempt,
-    CandidateRecord,
     Entry,
     Row,
 )
 from gepa_client.journal.requests import digest_of, evaluate_key
-from tests.gepa_client.stored_run import IDENTITY, NEEDS, URL, Made, entry_of
+from tests.gepa_client.stored_run import IDENTITY, NEEDS, URL, Made, candidates_of, entry_of
 
 BEST = 4
 """Of the candidates of `Made`."""
@@ -66,9 +64,9 @@ class Certified(Made):
         return [[each if isinstance(each, list) else [each] for each in scores] for scores in self.scores]
 
     def rows(self) -> list[Row]:
-        """The journal of `Made` with what a test adds, without events, which a certificate does not rest on."""
+        """The journal of `Made` with what a test adds, without what a certificate does not rest on."""
         sealed = self.test_rows
-        found = [row for row in super().rows() if getattr(row, "part", None) not in (EVENTS, PROCESSES)]
+        found = [row for row in super().rows() if getattr(row, "part", None) != PROCESSES]
         rows: list[Row] = []
         if self.committed:
             commitment = commitment_of(sealed, None).model_dump()
@@ -77,7 +75,7 @@ class Certified(Made):
         if self.minibatch is not None:
             rows.append(_evaluated(SEARCH, self.minibatch[1], self.texts[0], training[self.minibatch[0]], trace=True))
         rows += [*found, *self._ties(training), entry_of(START, 3, "rows", "s", sealed)]
-        candidates = {row.index: row for row in found if isinstance(row, CandidateRecord)}
+        candidates = {each.index: each for each in candidates_of(found)}
         repeats = len(self.repeats()[0][0]) if sealed else 1
         best = max(candidates.values(), key=lambda kept: kept.score).index
         rows.append(entry_of(plan_part(best), 0, "test_plan", "p", {"count": repeats, "reason": "by hand"}))

@@ -3,7 +3,9 @@
 import itertools
 import json
 import shutil
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +68,7 @@ def test_a_gain_is_certified_verified_and_replayed_and_the_certificate_of_before
     assert old.status == 2
     text = " ".join(old.stderr.split())
     assert "the format of this certificate has version 1, and evolverpc " in text
-    assert " verifies version 3: nothing was checked" in text
+    assert " verifies version 4: nothing was checked" in text
     for text, reason in (
         ("{", "not a certificate"),
         ('{"run": "20200101-000000-aaaa"}', "holds no run '20200101-000000-aaaa'"),
@@ -90,6 +92,20 @@ def test_a_gain_is_certified_verified_and_replayed_and_the_certificate_of_before
     assert "test.seed: 0.5, but the record gives 0" in wrong.stderr
     for_programs = cli("verify", file, "--json")
     assert (for_programs.status, json.loads(for_programs.stdout)["valid"]) == (1, False)
+
+
+def test_a_text_of_a_candidate_that_was_changed_in_the_store_is_noticed(
+    serve: Serve, cli: Cli, words: Script, tmp_path: Path
+) -> None:
+    assert cli("optimize", serve(words), *RUN).status == 0
+    with closing(sqlite3.connect(tmp_path / "runs" / "evolverpc.db")) as database, database:
+        database.execute(
+            "UPDATE entries SET answer = CAST(replace(answer, 'red', 'RED') AS BLOB) WHERE kind = 'candidate'"
+        )
+    for named in (("replay", "last"), ("export", "last", "--output", "run.json"), ("verify", "last")):
+        refused = cli(*named)
+        assert refused.status != 0
+        assert "unreadable or altered (first: events " in " ".join((refused.stdout + refused.stderr).split())
 
 
 def test_a_run_without_a_gain_does_not_meet_what_is_required(

@@ -19,7 +19,7 @@ from gepa_client.journal.soundness import damage
 from gepa_client.journal.store import Store, open_store
 from tests.gepa_client.journal.cutting_proxy import CuttingProxy
 from tests.gepa_client.journal.mongo_process import MongoProcess
-from tests.gepa_client.journal.sample_runs import KEPT, OWNER, RUN, driven, ended, entry, sent
+from tests.gepa_client.journal.sample_runs import OWNER, RUN, driven, ended, entry, sent
 from tests.support.waiting import until
 
 WAIT_S = 40.0
@@ -88,7 +88,7 @@ def test_restarts_of_the_server_lose_nothing_and_repeat_nothing(process: MongoPr
     def write() -> None:
         try:
             for number in range(60):
-                store.write(RUN.id, OWNER, [sent(number), ended(number), entry(number), KEPT])
+                store.write(RUN.id, OWNER, [sent(number), ended(number), entry(number)])
                 store.beat(RUN.id, OWNER, {"counters": {"iteration": number}})
                 written.release()
         except BaseException as error:  # the test reports it
@@ -130,7 +130,7 @@ def test_an_absent_server_is_an_error_and_the_write_can_be_repeated(process: Mon
 
 @pytest.mark.parametrize(
     "lost",
-    [b"entries", *(pytest.param(each, marks=pytest.mark.long) for each in (b"attempts", b"chunks", b"candidates"))],
+    [b"entries", *(pytest.param(each, marks=pytest.mark.long) for each in (b"attempts", b"chunks"))],
 )
 def test_a_write_whose_response_was_lost_differs_from_a_foreign_one(process: MongoProcess, lost: bytes) -> None:
     with (
@@ -140,11 +140,10 @@ def test_a_write_whose_response_was_lost_differs_from_a_foreign_one(process: Mon
         driven(store)
         long = entry(1, os.urandom(3_000_000))
         proxy.cut = lost
-        store.write(RUN.id, OWNER, [sent(0), ended(0), KEPT, entry(0), long])
+        store.write(RUN.id, OWNER, [sent(0), ended(0), entry(0), long])
         assert proxy.cuts == 1
         assert store.entries(RUN.id, SEARCH) == [entry(0), long]
         assert [attempt.outcome for attempt in store.attempts(RUN.id, SEARCH)] == ["ok"]
-        assert store.candidates(RUN.id) == [KEPT]
         store.update(RUN.id, {})
         assert store.claim(RUN.id, store.run(RUN.id).claim, "another", "pid 2")
         with pytest.raises(NumberTaken):

@@ -7,14 +7,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import orjson
 import pytest
 
 from gepa_client.errors import ClaimLost, NoSuchRun, NumberTaken, RequestExists, RunExists
-from gepa_client.journal.entries import SEARCH, Claim, Row, Spending, SteeringRequest, now
+from gepa_client.journal.entries import EVENTS, SEARCH, Claim, Row, Spending, SteeringRequest, now
 from gepa_client.journal.history import all_rows
 from gepa_client.journal.store import Store
 from tests.gepa_client.journal.conftest import DATABASES, EVERY
 from tests.gepa_client.journal.sample_runs import DRIVER, KEPT, OWNER, REQUEST, RUN, driven, ended, entry, run, sent
+from tests.gepa_client.stored_run import decisions
 
 WAIT_S = 30.0
 
@@ -190,7 +192,7 @@ def test_entries_are_read_in_order_part_by_part_and_page_by_page(store: Store) -
     assert store.parts(RUN.id) == {SEARCH: 20, "start": 1}
 
 
-BATCH: list[Row] = [sent(0), sent(1), ended(1), entry(0), entry(1), KEPT]
+BATCH: list[Row] = [sent(0), sent(1), ended(1), entry(0), entry(1)]
 
 
 @pytest.mark.parametrize("store_url", EVERY, indirect=True)
@@ -260,18 +262,17 @@ def test_spending_adds_up_the_reported_usage(store: Store) -> None:
 
 
 @pytest.mark.parametrize("store_url", EVERY, indirect=True)
-def test_candidates_of_any_length_are_kept_by_index_and_replaced(store: Store) -> None:
+def test_candidates_of_any_length_are_those_of_the_decisions_but_for_dropped_ones(store: Store) -> None:
     driven(store)
     noise = os.urandom(1_500_000).hex()  # more than a document of MongoDB holds inline, also compressed
     long = replace(KEPT, index=1, parents=[0], texts={"a": noise}, objective_scores=None)
-    store.write(RUN.id, OWNER, [long, KEPT])
+    drop = {"action": "drop", "number": 9, "dropped": 1}
+    store.write(RUN.id, OWNER, decisions([KEPT, long]))
     assert store.candidates(RUN.id) == [KEPT, long]
-    long = replace(long, score=0.25)
-    store.write(RUN.id, OWNER, [replace(KEPT, score=0.75), long])
+    store.write(RUN.id, OWNER, [entry(2, orjson.dumps(drop), part=EVENTS, kind="steered")])
     found = store.candidates(RUN.id)
-    assert found == [replace(KEPT, score=0.75), long]
+    assert found == [KEPT, replace(long, dropped=9)]
     assert [(each.found, each.cost_usd) for each in found] == [(KEPT.found, 0.25)] * 2
-    assert store.candidates(RUN.id, 1) == [long]
     assert list(found[0].texts) == ["b.c", "$a"]
     assert list(found[0].scores) == ["1", "0"]
 
@@ -284,7 +285,6 @@ def test_all_rows_of_a_run_begin_another(store: Store) -> None:
         *(sent(number) for number in (1, 2000)),
         ended(0, usage=usage, seconds=1.5, examples=2, unpriced=1),
         *(entry(number, part=part) for part in (SEARCH, "start") for number in range(600)),
-        KEPT,
     ]
     store.write(RUN.id, OWNER, [sent(0), *rows])
     found = list(all_rows(store, RUN.id))

@@ -48,7 +48,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
         entries += [key.answered(SEARCH, number, orjson.dumps(result)), begun, ended]
         number += 1
     kept = CandidateRecord(5, texts, [4], 5, number, 0.5, {str(3 + at): 0.5 for at in range(4)}, 40)
-    opened.write(RUN_ID, "", [*entries, kept, decisions([*made.rows(), kept])[-1]])
+    opened.write(RUN_ID, "", [*entries, decisions([*opened.candidates(RUN_ID), kept])[-1]])
     opened.update(RUN_ID, {"name": "<b>name</b>", "reason": f"\ud800{HARMFUL}"})
     opened.close()
     return path
