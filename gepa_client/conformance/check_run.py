@@ -370,8 +370,11 @@ async def exits(command: Sequence[str], how: Literal["input", "sigterm"], *, wit
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        with contextlib.suppress(OSError):
-            process.communicate()  # closes its pipes
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
 
 
 def _instead_of_exit(process: subprocess.Popen[bytes], how: Literal["input", "sigterm"], within_s: float) -> str:
