@@ -371,10 +371,9 @@ async def exits(command: Sequence[str], how: Literal["input", "sigterm"], *, wit
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
 
 
 def _instead_of_exit(process: subprocess.Popen[bytes], how: Literal["input", "sigterm"], within_s: float) -> str:
