@@ -84,7 +84,7 @@ class _PoolSlot:
 
 @dataclass(eq=False)
 class SandboxPool:
-    """Up to `size` sandboxes, each started by `start` and listed in `endpoints_file` while it is ready.
+    """Up to `size` sandboxes, each started by `start_sandbox` and listed in `endpoints_file` while it is ready.
 
     Use it in an `async with` block: entering starts all of them; leaving ends all, within `close_s`. `demand` changes
     how many are wanted. `on_event` is called for every change, on this event loop.
@@ -93,7 +93,7 @@ class SandboxPool:
     to finish its calls once it is no longer listed.
     """
 
-    start: StartSandbox
+    start_sandbox: StartSandbox
     size: int
     _: KW_ONLY
     endpoints_file: EndpointsFile
@@ -253,7 +253,7 @@ class SandboxPool:
         while True:
             async with self._starts.attempt() as failures:
                 try:
-                    member = await self.start(slot.number)
+                    member = await self.start_sandbox(slot.number)
                     await self._list(slot, member)
                 except RuntimeThrottled as error:
                     self._starts.hold(error.retry_after_s)

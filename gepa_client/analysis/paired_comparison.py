@@ -253,9 +253,9 @@ def t_quantile(probability: float, freedom: int) -> float:
 
 
 def least(low: float, high: float, suffices: Callable[[float], bool], share: float) -> float:
-    """Return the least number above `low` that suffices, as all above it do, to this share of it; or infinity.
+    """Return the least number above `low` that suffices, as all above it do; infinity if none does.
 
-    `high`: above 0, the first one that is tried.
+    `high`: above 0, the first one that is tried. `share`: the largest relative error.
     """
     while not suffices(high):
         low, high = max(low, high), 2 * high

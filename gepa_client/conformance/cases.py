@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gepa_client.fleet.seed_comparison import same
+from evolverpc_common.equal_json import same_json
 
 ABSENT: Any = object()
 """Stands for a key that an object does not have."""
@@ -46,7 +46,7 @@ def mismatches(actual: Any, matcher: Any, path: str = "") -> list[Mismatch]:
         return _object(actual, matcher, path)
     if isinstance(matcher, list):
         return _array(actual, matcher, path)
-    return [] if same(actual, matcher) else [Mismatch(path, shown(matcher), shown(actual))]
+    return [] if same_json(actual, matcher) else [Mismatch(path, shown(matcher), shown(actual))]
 
 
 def shown(value: Any) -> str:
@@ -158,12 +158,12 @@ def _is_type(actual: Any, name: str) -> bool:
 def _holds(actual: Any, part: Any) -> bool:
     if isinstance(actual, str):
         return isinstance(part, str) and part in actual
-    return isinstance(actual, list) and any(same(item, part) for item in actual)
+    return isinstance(actual, list) and any(same_json(item, part) for item in actual)
 
 
 def _distinct(actual: Any, wanted: bool) -> bool:
     found = isinstance(actual, list) and all(
-        not same(item, other) for at, item in enumerate(actual) for other in actual[:at]
+        not same_json(item, other) for at, item in enumerate(actual) for other in actual[:at]
     )
     return found is wanted
 
@@ -180,7 +180,7 @@ DEEP: dict[str, Callable[[Any, Any, str], list[Mismatch]]] = {
 FLAT: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
     "$absent": (lambda actual, wanted: (actual is ABSENT) is wanted, "its absence to be _"),
     "$type": (_is_type, "a value of type _"),
-    "$exactly": (same, "exactly _"),
+    "$exactly": (same_json, "exactly _"),
     "$approx": (lambda actual, near: _is_type(actual, "number") and abs(actual - near) <= 1e-9, "about _"),
     "$at_least": (lambda actual, bound: _is_type(actual, "number") and actual >= bound, "at least _"),
     "$at_most": (lambda actual, bound: _is_type(actual, "number") and actual <= bound, "at most _"),

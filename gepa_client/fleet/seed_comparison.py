@@ -8,7 +8,6 @@ import functools
 import itertools
 import json
 import math
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from evolverpc_common.display_text import counted, one_line
+from evolverpc_common.equal_json import same_json
 from gepa_client.errors import ClientError, NoVerdict, summary
 from gepa_client.fleet.endpoint import Endpoint, attempt_once
 from gepa_client.fleet.handshake import same_code
@@ -29,12 +29,6 @@ Results = list[dict[str, Any]]
 
 _CHANCE = 1 / 5000
 """How likely noise alone may make two equal servers look different, over all rows that are compared."""
-
-_CLOSE = 1e-6
-"""Numbers that differ by this share are equal, unless the program is deterministic: machines round differently."""
-
-_NUMBERS = re.compile(r"(\d+\.\d+(?:[eE][-+]?\d+)?)")
-"""Fractions within a text."""
 
 NO_VERDICT = ("infra_error", "cancelled", "timeout")
 """Statuses that state nothing of the program: a host, or the load of a machine, made them."""
@@ -83,8 +77,8 @@ def difference(row: str, first: Results, other: Results, *, exact: bool) -> Diff
     names = ["output"] if any(result["status"] == "rollout" for result in every) else list(_VALUES)
     for name in ["status", *names]:
         theirs, ours = ([_value(name, result) for result in results] for results in (first, other))
-        alike = all(same(a, b, exact=exact) for values in (theirs, ours) for a, b in pairwise(values))
-        if alike and not same(ours[0], theirs[0], exact=exact):
+        alike = all(same_json(a, b, exact=exact) for values in (theirs, ours) for a, b in pairwise(values))
+        if alike and not same_json(ours[0], theirs[0], exact=exact):
             return Difference(row, _VALUES.get(name, name), ours[0], theirs[0])
     return None
 
@@ -93,29 +87,6 @@ def _value(name: str, result: Mapping[str, Any]) -> Any:
     if name == "status":
         return "ok" if result["status"] == "rollout" else result["status"]
     return result.get(name) if result["status"] in ("ok", "rollout") else None
-
-
-def same(a: object, b: object, *, exact: bool = True) -> bool:
-    """Return whether two JSON values are equal; 1 and 1.0 are, true and 1 are not, and the order of keys is free.
-
-    `exact`: numbers that are `_CLOSE` are not equal, also within texts.
-    """
-    if isinstance(a, bool) or isinstance(b, bool):
-        return a is b
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key], exact=exact) for key in a)
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(same(x, y, exact=exact) for x, y in zip(a, b, strict=True))
-    if not exact and isinstance(a, int | float) and isinstance(b, int | float) and float in (type(a), type(b)):
-        return math.isclose(a, b, rel_tol=_CLOSE, abs_tol=_CLOSE)
-    if not exact and isinstance(a, str) and isinstance(b, str):
-        parts, others = _NUMBERS.split(a), _NUMBERS.split(b)
-        return parts[::2] == others[::2] and all(map(_close, parts[1::2], others[1::2]))
-    return a == b
-
-
-def _close(a: str, b: str) -> bool:
-    return a == b or math.isclose(float(a), float(b), rel_tol=_CLOSE, abs_tol=_CLOSE)
 
 
 def _is_certain(differing: int, rows: int, evaluations: int) -> bool:

@@ -130,7 +130,7 @@ class Setup:
             self.source,
             self.settings,
             name=f"sandbox {number}",
-            gateway_session=None if gateway is None else functools.partial(gateway.open_session, egress=egress),
+            open_session=None if gateway is None else functools.partial(gateway.open_session, egress=egress),
             on_progress=self.log,
         )
         try:

@@ -144,7 +144,7 @@ class PreparedEnvironment(BuiltEnvironment):
     """A recipe's environment in one runtime, for use by that runtime alone.
 
     `server`: the command that starts `evolverpc serve` there. `image`: the runtime's name for it, if it is not a
-    folder; then the other paths are those in it.
+    folder; then the other paths are those in it. `mounts` may begin with those of the server.
     """
 
     recipe: Recipe

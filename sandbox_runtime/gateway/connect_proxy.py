@@ -88,7 +88,7 @@ class _ProxyRequest:
     method: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class ConnectProxy:
     """The proxy connections of one listener. `report` is called for each one to an allowed host when it has ended."""
 
@@ -96,7 +96,7 @@ class ConnectProxy:
     faulty: Faulty
     resolve: Resolve
     report: Report
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     def connect(self, ended: Callable[[], None]) -> asyncio.BaseProtocol:
         """Return the protocol of one connection."""

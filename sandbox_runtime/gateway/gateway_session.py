@@ -123,8 +123,8 @@ class SandboxGatewaySession:
     held_bytes: int = 0
     closed: bool = False
     models: set[asyncio.BaseTransport] = field(default_factory=set, repr=False)
-    _listeners: list[Listener] = field(default_factory=list, repr=False)
-    _tasks: set[asyncio.Task[object]] = field(default_factory=set, repr=False)
+    _listeners: list[Listener] = field(default_factory=list, init=False, repr=False)
+    _tasks: set[asyncio.Task[object]] = field(default_factory=set, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.named = parse_networks(self.egress.cidrs) if isinstance(self.egress, Allow) else ()

@@ -6,7 +6,7 @@ import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urljoin
 
 import aiohttp
@@ -69,10 +69,10 @@ class UpstreamCall:
     path: str
     query: str
     price: ModelPrice | None
-    _started: float = 0.0
-    _status: int | None = None
-    _sent: bool = True
-    _reader: JsonUsageReader | StreamUsageReader | None = None
+    _started: float = field(default=0.0, init=False)
+    _status: int | None = field(default=None, init=False)
+    _sent: bool = field(default=True, init=False)
+    _reader: JsonUsageReader | StreamUsageReader | None = field(default=None, init=False)
 
     async def forward(self, http: aiohttp.ClientSession, request: web.BaseRequest) -> web.StreamResponse:
         """Stream the provider's answer to the sandbox."""

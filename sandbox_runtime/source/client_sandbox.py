@@ -79,7 +79,7 @@ class _StartState:
 class ClientSandbox:
     """A client's sandbox. Methods may be called at any time; those that start or end it wait for each other.
 
-    `name`: the name that `gateway_session` gets, which opens a session at the gateway for each start. `on_progress` is
+    `name`: the name that `open_session` gets, which opens a session at the gateway for each start. `on_progress` is
     called with the progress of long steps, which is logged by default. Use it in an `async with` block, or close it.
     """
 
@@ -88,7 +88,7 @@ class ClientSandbox:
     settings: ClientSettings = field(default_factory=ClientSettings)
     _: KW_ONLY
     name: str = "client"
-    gateway_session: Callable[[str], GatewaySession] | None = None
+    open_session: Callable[[str], GatewaySession] | None = None
     on_progress: Callable[[str], None] = field(default=partial(logger.info, "%s"))
 
     def __post_init__(self) -> None:
@@ -272,7 +272,7 @@ class ClientSandbox:
             except SandboxGone:
                 await self._cleared()
         made = await self._prepared()
-        self._session = None if self.gateway_session is None else self.gateway_session(self.name)
+        self._session = None if self.open_session is None else self.open_session(self.name)
         try:
             self._sandbox = await self.runtime.start(self._spec(made))
             self._up = True

@@ -90,7 +90,7 @@ async def hostile_setup(folder: Path) -> AsyncIterator[HostileSetup]:
                 Source(str(repository), cache=folder / "cache"),
                 settings,
                 name=name,
-                gateway_session=lambda name: gateway.open_session(name, egress),
+                open_session=lambda name: gateway.open_session(name, egress),
             )
             hostile.containers.append(await stack.enter_async_context(container))
         await asyncio.gather(*(container.start() for container in hostile.containers))

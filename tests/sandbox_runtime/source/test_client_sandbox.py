@@ -173,7 +173,7 @@ async def test_each_start_has_its_own_gateway_session_which_closes_with_the_sand
     names: list[str] = []
     sessions: list[Echoing] = []
 
-    def gateway_session(name: str) -> Echoing:
+    def open_session(name: str) -> Echoing:
         names.append(name)
         sessions.append(Echoing())
         return sessions[-1]
@@ -181,14 +181,14 @@ async def test_each_start_has_its_own_gateway_session_which_closes_with_the_sand
     def are_open() -> list[bool]:
         return [any(server.is_serving() for server in each.servers) for each in sessions]
 
-    sandbox = make(name="first", gateway_session=gateway_session)
+    sandbox = make(name="first", open_session=open_session)
     await sandbox.start()
     assert (await shell_output(sandbox, 'echo "$MODELS"')).startswith("http://127.0.0.1:")
     await sandbox.stop()
     await sandbox.start()
     assert (names, are_open()) == (["first", "first"], [False, True])
     await sandbox.close()
-    failing = make(replace(SETTINGS, main=("false",)), gateway_session=gateway_session)
+    failing = make(replace(SETTINGS, main=("false",)), open_session=open_session)
     with pytest.raises(SandboxNotReady):
         await failing.start()
     assert are_open() == [False, False, False]
