@@ -18,3 +18,9 @@ def test_variables_that_name_the_sandboxes_own_folders_cannot_be_set(name: str, 
     given = {field: {name: "/elsewhere", "OTHER": "fine"}}
     with pytest.raises(ValueError, match=f"^{name} cannot be set"):
         SandboxSpec(main=Command(("server",)), prepared=prepared, **given)  # type: ignore[arg-type]
+
+
+def test_the_digest_of_a_recipe_changes_with_each_of_its_parts() -> None:
+    parts = ("python", "node", "install", "node_install", "origin")
+    recipes = [Recipe(), Recipe(packages=("x",)), *(Recipe(**{part: "x"}) for part in parts)]  # type: ignore[arg-type]
+    assert len({each.digest for each in recipes}) == len(recipes)

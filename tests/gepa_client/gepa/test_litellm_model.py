@@ -151,6 +151,20 @@ def test_a_short_retry_after_does_not_shorten_the_growing_pauses(model_server):
     assert last - first >= (0.2 + 0.4 + 0.8) * 0.75
 
 
+def test_a_long_retry_after_is_bounded(model_server):
+    model_server.retry_after += ["3600"]
+    model_server.refusals += [429]
+    found, _ = run(
+        model_server,
+        """
+        from gepa_client.gepa import litellm_model
+        litellm_model.LONGEST_PAUSE_S = 0.1
+        print(json.dumps(model("openai/gpt-4o-mini")("hello")))
+        """,
+    )
+    assert found == "HELLO"
+
+
 def test_requests_of_all_threads_are_spaced_repeated_ones_count_and_one_waits_for_its_retry_after(model_server):
     model_server.retry_after += ["1"]
     model_server.refusals += [429, 200, 429, 500]

@@ -11,7 +11,7 @@ from gepa_client.run.stops import perfect_stop, stoppers
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.steering.user_requests import RequestContext, objection
 
-CANDIDATES = [{"rules": "a", "git_branch": "main"}, {"rules": "b", "git_branch": "main"}, {"rules": "c"}]
+CANDIDATES = [{"rules": "a", "git_branch": "main"}, {"rules": "b", "tone": "x", "git_branch": "main"}, {"rules": "c"}]
 SITUATION = RequestContext(CANDIDATES, best=1, used={"max_metric_calls": 40, "max_seconds": 1.5}, proposals={"mine"})
 
 
@@ -20,6 +20,7 @@ SITUATION = RequestContext(CANDIDATES, best=1, used={"max_metric_calls": 40, "ma
     [
         Propose(texts={"rules": "d"}),
         Propose(texts={"rules": "b"}, parent=0),
+        Propose(texts={"rules": "b", "tone": "y"}),
         Withdraw(request="mine"),
         Pin(candidate=2),
         Drop(candidate=0),

@@ -130,11 +130,13 @@ async def test_jobs_are_listed_in_pages_and_by_status(editor: Caller, program: s
 
 
 async def test_a_pending_job_is_paused_resumed_and_cancelled(editor: Caller, program: str) -> None:
-    job_id = await submitted(editor, program)
+    made = await editor("POST", "/optimize", {"repo_url": program, "options": {"auto": "light"}})
+    job_id = made.json()["job_id"]
     assert (await editor("POST", f"/job/{job_id}/pause")).json()["status"] == "paused"
     assert (await editor("POST", f"/job/{job_id}/resume")).json()["status"] == "pending"
     changed = await editor("PATCH", f"/job/{job_id}", {"max_metric_calls": 99, "max_cost_usd": 2})
     assert (changed.json()["max_metric_calls"], changed.json()["max_cost_usd"]) == (99, 2)
+    assert "auto" not in (await editor("GET", f"/job/{job_id}")).json()["settings"], "it limits the same"
     ended = (await editor("POST", f"/job/{job_id}/cancel")).json()
     assert (ended["status"], ended["wanted"]) == ("cancelled", "cancel")
     assert ended["completed_at"] is not None

@@ -142,6 +142,8 @@ async def test_a_version_is_delivered_as_a_pull_request_once(
     acme.insert(Delivery(tenant="acme", id="program_a", branch="program_a", commit="", actor="key:gone"))
     assert (await editor("POST", "/program/program_a/deliver", {})).status_code == 409, "it is being delivered"
     monkeypatch.setattr(programs, "ABANDONED_AFTER", timedelta(0))  # it was cut off
+    bare = github.root / "owner" / "name.git"
+    git(bare, "branch", "program_a", git(bare, "commit-tree", f"{base}^{{tree}}", "-m", "pushed by the one cut off"))
     delivered = await editor("POST", "/program/program_a/deliver", {"title": "Better answers", "base": "next"})
     assert delivered.status_code == 200, delivered.text
     assert delivered.json()["pull_request"] == github.url("owner/name/pull/1")
@@ -149,7 +151,6 @@ async def test_a_version_is_delivered_as_a_pull_request_once(
     (pull,) = github.pulls
     assert (pull["head"], pull["base"], pull["title"]) == ("program_a", "next", "Better answers")
     assert "It improved." in pull["body"]
-    bare = github.root / "owner" / "name.git"
     assert git(bare, "show", "program_a:program.py") == "print('three')"
     assert git(bare, "show", "program_a:new.py") == "y = 2"
     assert git(bare, "show", "program_a:.gepa/best_candidate.json") == '{\n  "prompt": "a"\n}'

@@ -1,6 +1,7 @@
 """A program whose candidates name commits: each runs in a tree of its own, with processes of its own."""
 
 import asyncio
+import errno
 import json
 import shutil
 import sys
@@ -10,6 +11,8 @@ import pytest
 
 from protocol.code import by_requested_component
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownCandidate
+from rpc_server.program.launcher import PythonLauncher
+from rpc_server.program.process import ProgramProcess
 from rpc_server.worktrees.instances import Instance
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.program.conftest import DATA
@@ -106,6 +109,25 @@ async def test_a_start_that_took_too_long_is_no_score_and_is_tried_again(
     quick.touch()
     trees.settings = patient
     assert (await here.output(here.at(other)))["answer"] is True
+
+
+async def test_a_machine_that_has_no_process_to_give_is_no_score(
+    project: Project, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = "import os\nseed_candidate = {'greeting': 'hello'}\nscore = None\n\n\ndef run(example, candidate):\n    os._exit(1)\n"
+    commit = second(project, {"app.py": ends})
+    here, launch, left = await opened(project), PythonLauncher.launch, [1]
+
+    async def once(launcher: PythonLauncher) -> ProgramProcess:
+        if not left:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        left.pop()
+        return await launch(launcher)
+
+    monkeypatch.setattr(PythonLauncher, "launch", once)
+    with pytest.raises(ProgramFailed, match="cannot start a process: Resource temporarily unavailable") as failed:
+        await here.results(here.at(commit))
+    assert failed.value.retryable
 
 
 async def test_the_least_recently_used_instance_is_evicted_and_rebuilt(project: Project, opened: Open) -> None:

@@ -1,7 +1,9 @@
 """A client's sandbox, with the process backend: its program, its environment, its commands, over stops and starts."""
 
+import io
 import shutil
 import sys
+import tarfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -116,6 +118,17 @@ async def test_a_prebuilt_command_is_found_by_scripts_and_by_the_server_also_aft
         if is_first:
             await sandbox.stop()
             await sandbox.start()
+
+
+async def test_artifacts_are_those_that_the_servers_arguments_name_before_those_of_its_file(
+    make: Make, repository: Path
+) -> None:
+    commit(repository, {"app/gepa.toml": 'artifacts = "other"\n', "app/other/b": "2", "app/made/a": "1"})
+    sandbox = make(replace(SETTINGS, server_args=("--artifacts=made",)))
+    await sandbox.start()
+    (packed,) = await sandbox.artifacts()
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        assert [member.name for member in tar if member.isfile()] == ["./a"]
 
 
 async def test_a_command_has_a_name_for_a_command(make: Make) -> None:

@@ -222,6 +222,17 @@ def own_code(url, name):
     raise OutOfStock
 
 
+class NotRetryable(Exception):
+    retryable = False
+
+
+def stated_as_not_retryable(url, name):
+    try:
+        return ask(sdk(url("503"), 0))
+    except openai.InternalServerError as failed:
+        raise NotRetryable from failed
+
+
 WAYS = {
     **dict.fromkeys(
         (
@@ -240,6 +251,7 @@ WAYS = {
     own_limit_raised: "program_error",
     pipe_that_broke: "program_error",
     own_code: "program_error",
+    stated_as_not_retryable: "program_error",
 }
 STATUSES = {way.__name__: status for way, status in WAYS.items()}
 
