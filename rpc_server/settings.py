@@ -266,7 +266,7 @@ class ProcessSettings(SettingsGroup, title="Processes"):
         16,
         "Examples at the same time, in all processes together; for an adapter, calls.",
         everyday=True,
-        shown="16; 1 call of an adapter",
+        shown="16; for an adapter 1",
     )
     workers: Count | None = setting(
         None,
@@ -309,7 +309,13 @@ class RowSettings(SettingsGroup, title="Rows"):
 class ListenSettings(SettingsGroup, title="HTTP"):
     """Where the server listens, and to what."""
 
-    host: str = setting("127.0.0.1", "Address to listen on.", everyday=True, metavar="HOST", variable=None)
+    host: str = setting(
+        "127.0.0.1",
+        "Address to listen on. For other machines: 0.0.0.0, with allowed_hosts.",
+        everyday=True,
+        metavar="HOST",
+        variable=None,
+    )
     port: Annotated[int, Field(ge=0, le=65535)] = setting(
         0, "Port to listen on.", everyday=True, shown="a free one", variable=None
     )
@@ -321,7 +327,8 @@ class ListenSettings(SettingsGroup, title="HTTP"):
     )
     allowed_hosts: tuple[str, ...] = setting(
         (),
-        "Further value of Host, or of Origin if it has a scheme, that is accepted; repeatable.",
+        "Name or address by which other machines call the server, or with a scheme the origin of a web page that may; "
+        "repeatable.",
         metavar="HOST|ORIGIN",
         variable=None,
     )

@@ -6,7 +6,7 @@ import typer
 
 from evolverpc_common.lazy_commands import add_module, application, named_command
 
-HELP = """Improve the texts of a program in any language: try changes by GEPA, and keep what scores better.
+HELP = """Improve the prompts of a program in any language: try changes by GEPA, and keep what scores better.
 
 Begin with `evolverpc serve program.py`, then give its URL to `check` and to `optimize` in another terminal; both take
 the server's token from the variable GEPA_TOKEN, or from the file of --token-file. Commands that take a run accept its
@@ -14,9 +14,9 @@ id, or `last`. `evolverpc COMMAND --help` explains a command.
 """
 
 COMMANDS = {
-    "optimize": "Improve a program; write its best candidate and a report.",
-    "resume": "Continue a stopped run: `resume last`.",
-    "check": "Try a server on a few rows before a run; estimate it.",
+    "optimize": "Improve a program; write its best texts, and how to use them.",
+    "resume": "Continue a run that paused or met its limit: `resume last`.",
+    "check": "Try a server on a few rows; estimate what a run costs.",
     "call": "Make one call and print the answer.",
     "conformance": "Test a server against the contract.",
     "runs": "List the runs of this folder, or of a store.",

@@ -182,7 +182,7 @@ class DatasetSettings(SettingsGroup, title="Rows"):
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = setting(
         0.0,
         "Share of the training rows to keep as test rows, such as 0.2, if there is no testset; drawn by `seed`. "
-        "With few rows give val_fraction too.",
+        "Below 50 rows give val_fraction too: else all training rows serve for validation too.",
         everyday=True,
         shown="none",
     )
@@ -257,7 +257,7 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
         "demo-model`, then openai/demo.",
         everyday=True,
         metavar="MODEL|program",
-        shown="program: its `propose_new_texts`, which needs no key",
+        shown="`program`, its own `propose_new_texts`, which needs no key",
     )
     reflection_lm_kwargs: dict[str, Any] | None = setting(
         None, "Arguments of each call to it, such as temperature or api_base.", parse=json_object
@@ -271,7 +271,7 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
         anchor=_template,
     )
     reflection_minibatch_size: PositiveInt | None = setting(
-        None, "Examples per reflection.", shown=f"GEPA's: {GEPA_MINIBATCH}"
+        None, "Examples per reflection.", shown=f"{GEPA_MINIBATCH}, as GEPA's"
     )
     reflection_prompt_tokens: Annotated[int, Field(ge=1000)] | None = setting(
         None,

@@ -78,12 +78,15 @@ A Python FILE has `seed_candidate`, a dict of texts by name, `run(example, candi
 or JavaScript FILE exports its `program`; its folder has the npm package evolverpc and, for TypeScript, tsx.
 
 \b
-A COMMAND in any language answers each line by one with its id, at least:
+A COMMAND in any language reads a request from each line of its stdin,
+  {"jsonrpc": "2.0", "id": 1, "method": METHOD, "params": {...}}
+and writes a line with the same id; METHOD is at least:
   discover  {"jsonrpc": "2.0", "id": 1, "result":
             {"program": {"name": NAME, "seed_candidate": TEXTS}}}
   evaluate  {"jsonrpc": "2.0", "id": 2, "result":
             {"results": [{"status": "ok", "score": 1, "output": ANY}]}}
-with a result for each row, `params.batch[N].data`, by `params.candidate`.
+with a result for each row, `params.batch[N].data`, that the command runs
+with the texts `params.candidate`, and scores itself.
 
 \b
 Try a server: evolverpc call URL evaluate PARAMS --token-file FILE

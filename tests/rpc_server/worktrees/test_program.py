@@ -16,7 +16,7 @@ from rpc_server.program.process import ProgramProcess
 from rpc_server.worktrees.instances import Instance
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.program.conftest import DATA
-from tests.rpc_server.worktrees.worktree_project import FILES, Open, second
+from tests.rpc_server.worktrees.worktree_project import APP, FILES, Open, second
 from tests.support.waiting import eventually
 
 
@@ -114,7 +114,7 @@ async def test_a_start_that_took_too_long_is_no_score_and_is_tried_again(
 async def test_a_machine_that_has_no_process_to_give_is_no_score(
     project: Project, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ends = "import os\nseed_candidate = {'greeting': 'hello'}\nscore = None\n\n\ndef run(example, candidate):\n    os._exit(1)\n"
+    ends = APP.replace("    report = {", "    os._exit(1)\n    report = {")
     commit = second(project, {"app.py": ends})
     here, launch, left = await opened(project), PythonLauncher.launch, [1]
 
