@@ -47,12 +47,24 @@ class TcpServer(LoopThread, ABC):
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self._server = self.run(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        self._writers: list[asyncio.StreamWriter] = []
+        self._server = self.run(asyncio.start_server(self._accepted, "127.0.0.1", 0))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._server.close)
+        self.run(cancel_others())
+        self.run(self._abort())
         super().__exit__()
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Coroutine[Any, Any, None]:
+        self._writers.append(writer)
+        return self._serve(reader, writer)
+
+    async def _abort(self) -> None:
+        """Close what `_serve` has not: it is never entered if it is cancelled before it begins."""
+        for writer in self._writers:
+            writer.transport.abort()
 
     @property
     def url(self) -> str:
