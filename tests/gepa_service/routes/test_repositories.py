@@ -6,7 +6,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gepa_service.repositories.destinations import DestinationRefused
+from evolverpc_common.network_addresses import parse_networks
+from gepa_service.repositories.destinations import DestinationRefused, refused_network
 from gepa_service.repositories.github_installations import owner_and_name
 from gepa_service.repositories.repository_access import RepositoryPolicy, allowed_repository, git_configuration
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub
@@ -195,3 +196,11 @@ async def test_a_forged_state_is_refused(github_client: httpx.AsyncClient) -> No
         query = {"state": state, "code": "code", "installation_id": "1"}
         refused = await github_client.get("/github/callback", params=query)
         assert (refused.status_code, refused.json()["field"]) == (422, "state")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_refused"),
+    [("10.1.2.0/24", False), ("10.0.0.0/8", True), ("8.8.8.8", False), ("fd00::/8", True), ("example.com", False)],
+)
+def test_sandboxes_reach_networks_within_those_that_the_operator_names(text: str, is_refused: bool) -> None:
+    assert (refused_network(text, parse_networks(["10.1.0.0/16"])) is not None) == is_refused

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol.code import by_requested_component
+from protocol.code import added_to, by_requested_component
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownCandidate
 from rpc_server.program.launcher import PythonLauncher
 from rpc_server.program.process import ProgramProcess
+from rpc_server.worktrees.candidates import changed_candidate
 from rpc_server.worktrees.instances import Instance
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.program.conftest import DATA
@@ -246,3 +247,10 @@ async def test_two_servers_of_one_commit_are_the_same_program_and_another_commit
     assert one.program.info.digest == two.program.info.digest is not None
     three = await opened(Project(tmp_path / "third", {**FILES, "helper.py": "ANSWER = 3\n"}))
     assert three.program.info.digest != one.program.info.digest
+
+
+def test_a_text_that_a_commit_changed_is_the_new_one_also_of_a_component_that_another_commit_added() -> None:
+    candidate = {"greeting": "evolved", "git_branch": f"b@{'1' * 40}", "added_components": '{"tone": "warm"}'}
+    before, now = {"greeting": "hi", "tone": "warm"}, {"greeting": "hi", "tone": "cold"}
+    moved = changed_candidate(candidate, before, now, "b", "2" * 40).candidate
+    assert (moved["greeting"], added_to(moved)) == ("evolved", {"tone": "cold"})

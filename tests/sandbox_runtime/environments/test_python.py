@@ -214,6 +214,7 @@ async def test_no_build_script_runs_where_it_could_read_a_password(
     for name, value in (
         ("PIP_EXTRA_INDEX_URL", "https://user:hidden@127.0.0.1:1/simple"),
         ("https_proxy", "http://user:hidden@127.0.0.1:1"),
+        ("UV_INDEX_OWN_PASSWORD", "hidden"),
     ):
         with monkeypatch.context() as patch:
             patch.setenv(name, value)
