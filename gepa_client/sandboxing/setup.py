@@ -101,7 +101,14 @@ async def _runtime(
     if settings.sandbox in BUILDS_IN_SANDBOX:
         gateway = await stack.enter_async_context(Gateway(providers=(), policy=GatewayPolicy(), report=receive))
         builds = gateway.open_session(ENVIRONMENT, egress_to(settings.build_hosts), opened_by="build_hosts")
-    opened = open_runtime(settings.sandbox, build_gateway_session=builds, app_name=settings.modal_app)
+    if settings.engine is None or settings.sandbox == "modal":
+        opened = open_runtime(settings.sandbox, build_gateway_session=builds, app_name=settings.modal_app)
+    else:
+        from sandbox_runtime.nodes.ray_nodes import RayNodes
+        from sandbox_runtime.nodes.runtime import NodesRuntime
+
+        nodes = RayNodes(settings.engine, settings.sandboxes, settings.sandbox_cpu)
+        opened = NodesRuntime(settings.sandbox, nodes, build_gateway_session=builds)
     return await stack.enter_async_context(opened)
 
 

@@ -194,6 +194,8 @@ class RunConfig(
             raise ValueError(f"`build_hosts` is for {kinds}, which build in a sandbox, not for {self.sandbox}")
         if self.sandbox == "process" and "sandbox_cpu" in self.model_fields_set:
             raise ValueError("`sandbox_cpu`: the sandbox `process` cannot limit cores: leave it out")
+        if self.sandbox == "modal" and self.engine is not None:
+            raise ValueError("`engine`: sandboxes of `modal` run at Modal: give another `sandbox`, or no engine")
         if self.sandbox != "modal" and (name := self.given(MODAL_ONLY)):
             raise ValueError(f"`{name}` is for Modal, not for {self.sandbox}")
         if self.gateway is not None and not 0 < self.gateway_ports[0] < 2**16:

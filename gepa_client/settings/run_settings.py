@@ -471,6 +471,13 @@ class SandboxSettings(SettingsGroup, title="Sandboxes"):
         shown="PyPI, npm, nodejs.org, GitHub",
         rare=True,
     )
+    engine: str | None = setting(
+        None,
+        "Ray cluster on whose nodes the sandboxes run, or auto on one of its nodes.",
+        metavar="ray://HOST:PORT|auto",
+        shown="this machine",
+        rare=True,
+    )
     sandbox_cpu: PositiveFloat = setting(1.0, "Cores of each sandbox.")
     sandbox_memory_mb: PositiveInt = setting(2048, "Memory of each sandbox, in MiB.")
     git_token_file: Path | None = setting(None, "File that holds a token for cloning repo.")

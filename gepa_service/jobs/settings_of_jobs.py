@@ -28,6 +28,7 @@ DECIDED: dict[str, str] = {
     "valset": "give `valset` or `valset_path` beside `options`",
     "testset": "give `testset` or `testset_path` beside `options`",
     "sandbox": "the operator of the service has chosen the backend",
+    "engine": _SERVICE,
     "git_token_file": "give `installation_id` to POST /connect-git",
     "gateway": _SERVICE,
     "modal_app": _SERVICE,

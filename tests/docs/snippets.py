@@ -115,6 +115,7 @@ NOT_RUN = {
     "docs/guides/operate.md: cd /var/lib/evolverpc": "tests/gepa_service/cli/test_backup.py makes and restores copies",
     "docs/guides/service.md: pip install '.[server,service]'     # in the clone; and bubblewrap: apt install bubblewrap": "tests/gepa_service/cli/test_up.py starts the service",
     "docs/guides/service.md: pip install '.[server,ray]'         # in the clone; and git and bubblewrap": "downloads packages; tests/gepa_service/engines has such a cluster",
+    "docs/guides/sandboxes.md: export RAY_AUTH_MODE=token                                   # and the cluster's token in ~/.ray/auth_token": "hosts of the reader's own; tests/gepa_client/cli/test_optimize_on_ray.py starts such a cluster and such a run",
     "docs/guides/service.md: ray start --head --ray-client-server-port 10001": "hosts of the reader's own; tests/gepa_service/engines starts such a cluster and dispatchers",
     "docs/guides/service.md: export GEPA_SERVICE_DATABASE=mongodb://db.example.org/service GEPA_SERVICE_JOURNALS=mongodb://db.example.org/runs": "hosts of the reader's own; `up` starts both commands, and tests of records run over MongoDB",
     'docs/guides/service.md: modal secret create evolverpc-service GEPA_SERVICE_DATABASE=mongodb://db.example.org/service GEPA_SERVICE_JOURNALS=mongodb://db.example.org/runs GEPA_SERVICE_MASTER_KEY="$(openssl rand -base64 32)"': "needs an account at Modal; tests/gepa_service/test_story_at_modal.py deploys the app to a loopback Modal, and runs its functions",

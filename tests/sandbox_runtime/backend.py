@@ -48,7 +48,7 @@ class BackendUnderTest:
     `folders`: everything the backend keeps on this machine is in them. `own_names`: further variables that the backend
     itself sets. `another`: Python that makes the same runtime in another process. `short_s`: a time in which the
     stand-in is surely ready, and that is short to wait for. `settle_s`: how long processes may take to end where
-    another machine runs them and must end them first.
+    another machine runs them and must end them first. `outlive`: sandboxes that cannot be freed outlive the runtime.
     """
 
     runtime: Runtime
@@ -60,6 +60,7 @@ class BackendUnderTest:
     another: str = ""
     short_s: float = 3.0
     settle_s: float = 0.0
+    outlive: bool = True
     run: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def python(self, code: str, *arguments: str, **options: Any) -> Command:
@@ -174,11 +175,33 @@ async def modal_backend() -> AsyncIterator[BackendUnderTest]:
         assert cloud.running == []
 
 
+@contextlib.asynccontextmanager
+async def nodes_backend() -> AsyncIterator[BackendUnderTest]:
+    from sandbox_runtime.nodes.runtime import NodesRuntime
+    from tests.sandbox_runtime.node_hosts import LocalHosts
+
+    with short_folder() as base, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(base / "state"))
+        patch.setenv("XDG_RUNTIME_DIR", str(base))
+        async with LocalHosts(1) as hosts, NodesRuntime("bubblewrap", hosts) as runtime:
+            certificates = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+            yield BackendUnderTest(
+                runtime=runtime,
+                prepared=await runtime.prepare(Recipe(), on_progress=lambda _: None),
+                egress=Closed(),
+                refused=(Open(), Allow(domains=("example.com",))),
+                folders=(base / "state" / "evolverpc" / "sandboxes" / "bubblewrap", base / "evolverpc"),
+                own_names=frozenset({*certificates, "GEPA_PROCESS_MEMORY_MB"}),
+                outlive=False,
+            )
+
+
 BACKENDS: dict[str, Callable[[], AbstractAsyncContextManager[BackendUnderTest]]] = {
     "process": process_backend,
     "bubblewrap": bubblewrap_backend,
     "docker": docker_backend,
     "modal": modal_backend,
+    "nodes": nodes_backend,
 }
 
 

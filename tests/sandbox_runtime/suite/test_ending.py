@@ -137,6 +137,9 @@ class TestEnding:
         assert (await second.wait()).kind == "terminated"
         with pytest.raises(SandboxError, match="2 of 2 sandboxes could not be freed"):
             await runtime.__aexit__()
+        if not backend.outlive:
+            await eventually(lambda: not backend.processes())
+            return
         free.update(each.id for each in await runtime.found({"suite": backend.run}))
         await first.close()
         assert len(await runtime.sweep({"suite": backend.run}, orphans_only=False)) == 1

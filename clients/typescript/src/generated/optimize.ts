@@ -13,7 +13,7 @@ export interface OptimizeSettings {
    */
   tieRows?: number;
   /**
-   * Share of the training rows to keep as test rows, such as 0.2, if there is no testset; drawn by `seed`. With few rows give valFraction too.
+   * Share of the training rows to keep as test rows, such as 0.2, if there is no testset; drawn by `seed`. Below 50 rows give valFraction too: else all training rows serve for validation too.
    */
   testFraction?: number;
   /**
@@ -57,7 +57,7 @@ export interface OptimizeSettings {
    */
   failureStop?: number;
   /**
-   * Model that proposes new texts, by litellm's name such as openai/gpt-5; it needs the provider's key. A server of your own: openai/NAME with OPENAI_BASE_URL and any OPENAI_API_KEY. To try without a key: `evolverpc demo-model`, then openai/demo. Default: program: its `propose_new_texts`, which needs no key.
+   * Model that proposes new texts, by litellm's name such as openai/gpt-5; it needs the provider's key. A server of your own: openai/NAME with OPENAI_BASE_URL and any OPENAI_API_KEY. To try without a key: `evolverpc demo-model`, then openai/demo. Default: `program`, its own `propose_new_texts`, which needs no key.
    */
   reflectionLm?: string;
   /**
@@ -75,7 +75,7 @@ export interface OptimizeSettings {
         [k: string]: string;
       };
   /**
-   * Examples per reflection. Default: GEPA's: 3.
+   * Examples per reflection. Default: 3, as GEPA's.
    */
   reflectionMinibatchSize?: number;
   /**
