@@ -40,6 +40,9 @@ _ADDED = "added_components"
 _OF_CODE = ("git_branch", _ADDED)
 
 
+_SERVERS = ("_evolverpc_worker.spans", "rpc_server.worker.spans")
+"""The modules that know the example that runs here: in a process of the server, and in that of `optimize`."""
+
 _HEAVY = {
     **dict.fromkeys(("OptimizeError", "optimize"), "evolverpc.optimization"),
     **dict.fromkeys(("Diff", "KeptCandidate", "Result"), "evolverpc.result"),
@@ -108,10 +111,9 @@ def tool(name: str, function: Callable[..., Any] | None = None, /, **inputs: Any
 
 
 def _step(kind: str, title: str, function: Callable[..., Any] | None, inputs: dict[str, Any]) -> Any:
-    server = sys.modules.get("_evolverpc_worker.spans")
-    trace = None if server is None else server.trace_here(title)
-    if trace is not None:
-        return getattr(trace, kind)(title, function, **inputs)
+    for server in filter(None, map(sys.modules.get, _SERVERS)):
+        if (trace := server.trace_here(title)) is not None:
+            return getattr(trace, kind)(title, function, **inputs)
     return _UnrecordedStep() if function is None else function(**inputs)
 
 
