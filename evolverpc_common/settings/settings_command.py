@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Any
@@ -16,6 +17,8 @@ USAGE_WIDTH = 30
 
 TITLE_WIDTH = 15
 """Columns for the title of a group before the names of its flags."""
+
+LONG_NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 
 
 class SettingsCommand(TyperCommand):
@@ -60,7 +63,7 @@ class SettingsCommand(TyperCommand):
                 else:
                     section = "Options" if found.everyday else found.group
                     default = "" if found.default_text == "none" else f" [default: {found.default_text}]"
-                    sections.setdefault(section, []).append((found.usage, found.description + default))
+                    sections.setdefault(section, []).append((found.usage, self._with_flags(found.description) + default))
             elif (record := param.get_help_record(ctx)) is not None:
                 panel = getattr(param, "rich_help_panel", None)
                 if isinstance(param, TyperArgument):
@@ -92,6 +95,10 @@ class SettingsCommand(TyperCommand):
         others = f", and {hidden} that are rarely used" if hidden else ""
         formatter.write_paragraph()
         formatter.write_text(f"What these do{others}: {ctx.command_path} --help-all")
+
+    def _with_flags(self, text: str) -> str:
+        """Return a description that names other settings, such as `max_seconds`, with their flags in their place."""
+        return LONG_NAME.sub(lambda name: found.flag if (found := self.settings.get(name[0])) else name[0], text)
 
 
 def settings_command(

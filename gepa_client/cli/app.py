@@ -10,12 +10,13 @@ HELP = """Improve the prompts of a program in any language: try changes by GEPA,
 
 Begin with `evolverpc serve program.py`, then give its URL to `check` and to `optimize` in another terminal; both take
 the server's token from the variable GEPA_TOKEN, or from the file of --token-file. Commands that take a run accept its
-id, or `last`. `evolverpc COMMAND --help` explains a command.
+id, or `last`: `evolverpc show last` prints how your program loads the best texts. `evolverpc COMMAND --help` explains a
+command.
 """
 
 COMMANDS = {
     "optimize": "Improve a program; write its best texts, and how to use them.",
-    "resume": "Continue a run that paused or met its limit: `resume last`.",
+    "resume": "Continue a run that ended early or met its limit.",
     "check": "Try a server on a few rows; estimate what a run costs.",
     "call": "Make one call and print the answer.",
     "conformance": "Test a server against the contract.",
@@ -23,8 +24,8 @@ COMMANDS = {
     "show": "Show a run: scores, cost, best text, what improved it.",
     "watch": "Show a run on a live page in the browser.",
     "replay": "Replay a run from its record; call no server.",
-    "steer": "Steer a run: a text, a hint, a budget, a pin.",
-    "pause": "Stop a run; `resume` continues it.",
+    "steer": "Add a text or a hint to a run; change its limits.",
+    "pause": "Interrupt a run; `resume` continues it.",
     "cancel": "End a run; keep what it found.",
     "fork": "Start a new run from a point of another.",
     "export": "Write a run to one JSON file.",

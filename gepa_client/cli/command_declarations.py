@@ -76,8 +76,8 @@ DECLARED = {
     "optimize": Declared(
         """Improve the texts of the program behind one server or several; write its best candidate and a report.
 
-        Name running servers (`evolverpc serve program.py` starts one), or have them started in sandboxes with --repo.
-        To end the run, give at least one limit, such as --max-metric-calls 500; a perfect score on every validation row
+        Name running servers (`evolverpc serve program.py` starts one), or have them started in sandboxes with --repo,
+        on this machine or, with --engine, on those of a Ray cluster. To end the run, give at least one limit, such as --max-metric-calls 500; a perfect score on every validation row
         ends it too, unless --past-perfect is given. Everything is recorded at once: `evolverpc resume last` continues a
         run that ended early, and with a larger limit one that met its limit.
 
@@ -103,7 +103,8 @@ DECLARED = {
     "resume": Declared(
         """Continue a run that paused, failed, was cancelled or killed; with a larger limit, also a complete one.
 
-        Servers, concurrency, limits and deadlines may change. A setting that would make it another run is refused;
+        The run's servers must be running, or give the URLs of others; those of --repo are started again. Servers,
+        concurrency, limits and deadlines may change. A setting that would make it another run is refused;
         `evolverpc fork` starts another run from there.
 
         Exit status: as `evolverpc optimize`; 2 if it is refused, 3 if no server or store answers.

@@ -181,8 +181,8 @@ class DatasetSettings(SettingsGroup, title="Rows"):
     )
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = setting(
         0.0,
-        "Share of the training rows to keep as test rows, such as 0.2, if there is no testset; drawn by `seed`. "
-        "Below 50 rows give val_fraction too: else all training rows serve for validation too.",
+        "Share of the training rows to keep as test rows, such as 0.2, if there is no testset. Below 50 rows give "
+        "val_fraction too: else all training rows serve for validation too.",
         everyday=True,
         shown="none",
     )
@@ -476,7 +476,6 @@ class SandboxSettings(SettingsGroup, title="Sandboxes"):
         "Ray cluster on whose nodes the sandboxes run, or auto on one of its nodes.",
         metavar="ray://HOST:PORT|auto",
         shown="this machine",
-        rare=True,
     )
     sandbox_cpu: PositiveFloat = setting(1.0, "Cores of each sandbox.")
     sandbox_memory_mb: PositiveInt = setting(2048, "Memory of each sandbox, in MiB.")
