@@ -372,6 +372,11 @@ class Settings(
     runs too.
     """
 
+    @property
+    def language(self) -> str:
+        """The language of the program; of a command the name of its file, such as `perl`."""
+        return "python" if self.command is None else Path(self.command[0]).name
+
     @model_validator(mode="after")
     def _one_program(self) -> Self:
         given = [name for name in GIVEN_AS if getattr(self, name) is not None]

@@ -94,10 +94,12 @@ def _commands(run: StoredRun, store: str | None, started: Started | None, end: i
             command=load_call(started.language if started is not None else None, run.output),
             what=f"load the best texts in a program; {BEST_CANDIDATE} there has them",
         )
-    yield CommandHint(command=command("show", run.id, store=store), what="print the run with its best candidate")
     if started is not None and GIT_BRANCH in started.components:
+        check_out = command("branches", run.id, "--check-out", store=store)
+        yield CommandHint(command=check_out, what="check out the code of the best candidate, in its repository")
         branches = command("branches", run.id, store=store)
         yield CommandHint(command=branches, what="list all changes of code; --diff N prints one of them")
+    yield CommandHint(command=command("show", run.id, store=store), what="print the run with its best candidate")
     if end:
         fork = command("fork", run.id, "--at", str(end), store=store)
         yield CommandHint(command=fork, what="make a new run that begins with all that is recorded of this one")

@@ -4,6 +4,7 @@ import json
 from contextvars import ContextVar
 
 from gepa_client.errors import NO_ANSWER
+from gepa_client.run.output_folder import BEST_CANDIDATE
 
 TYPESCRIPT = "typescript"
 """The language that the servers of the npm package state."""
@@ -20,12 +21,15 @@ def where_of(server: str, language: str) -> str:
 
 
 def load_call(language: str | None, folder: str) -> str:
-    """Return the call that loads the best candidate from a run's folder, in the language of the program.
+    """Return what loads the best candidate from a run's folder, in the language of the program; else its file.
 
-    `language`: of its server. That of an isolated program is ours, in Python; its caller is in TypeScript.
+    `language`: as the server states it. That of an isolated program is not TypeScript; its caller is.
     """
-    in_typescript = by_typescript.get() or language == TYPESCRIPT
-    return f"{'loadCandidate' if in_typescript else 'evolverpc.load_candidate'}({json.dumps(folder)})"
+    if by_typescript.get() or language == TYPESCRIPT:
+        return f'import {{ loadCandidate }} from "evolverpc"; loadCandidate({json.dumps(folder)})'
+    if language is None or language.startswith("python"):
+        return f"import evolverpc; evolverpc.load_candidate({json.dumps(folder)})"
+    return f"read the texts by name from {folder}/{BEST_CANDIDATE}"
 
 
 def blocked_hint(error: str) -> str:

@@ -287,10 +287,17 @@ def spending_table(spending: Sequence[Spending]) -> Table:
                 f"{spent.attempts:,}",
                 f"{spent.examples:,}" if answered else "-",
                 f"{spent.seconds:,.1f}",
-                money(spent.cost_usd, spent.unpriced, spent.unreported) if known else "unknown",
+                _cost(spent) if known else "unknown",
             )
         )
     return "Calls", columns, rows
+
+
+def _cost(spent: Spending) -> str:
+    """Return what is known of a cost, in a few characters; the sentence below the table counts what is unknown."""
+    if spent.unpriced == spent.unreported:
+        return money(spent.cost_usd, spent.unpriced, spent.unreported)
+    return f"{money(spent.cost_usd)} + unknown" if spent.cost_usd else "unknown"
 
 
 def whole_cost(spending: Sequence[Spending]) -> str:

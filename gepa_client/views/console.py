@@ -50,8 +50,13 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def echo(console: Console, markup: str) -> None:
-    """Print markup, wrapped between words on a terminal and not at all elsewhere."""
-    console.print(markup, soft_wrap=not console.is_terminal)
+    """Print markup, wrapped between words on a terminal unless it has something to paste, and not at all elsewhere."""
+    console.print(markup, soft_wrap=not console.is_terminal or _to_paste(markup))
+
+
+def _to_paste(text: str) -> bool:
+    """Return whether a text has a command or an address: a terminal that wraps it by itself copies it as one line."""
+    return "`" in text or "://" in text
 
 
 def echo_next(console: Console, command: str, label: str = "next:") -> None:
@@ -66,12 +71,15 @@ def echo_facts(console: Console, facts: Sequence[tuple[str, str]], limit: int) -
         for label, text in facts:
             echo(console, f"{label:<{width}} {safe_line(text, limit)}")
         return
-    table = Table.grid(padding=(0, 1))
-    table.add_column(style="dim", no_wrap=True, min_width=width)
-    table.add_column(overflow="fold")
     for label, text in facts:
+        if _to_paste(text):
+            echo(console, f"[dim]{label:<{width}}[/] {safe_line(text, limit)}")
+            continue
+        table = Table.grid(padding=(0, 1))
+        table.add_column(style="dim", no_wrap=True, min_width=width)
+        table.add_column(overflow="fold")
         table.add_row(label, safe_line(text, limit))
-    console.print(table)
+        console.print(table)
 
 
 def safe(text: str) -> str:

@@ -150,7 +150,10 @@ def _facts(ended: RunSummary) -> Iterator[tuple[str, str]]:
     if view.certificate is not None and view.certificate.verdict == "worse":
         yield "use it", "no: the test rows show that it is worse than the seed"
     elif files.BEST_CANDIDATE in ended.written and not ended.replayed:
-        yield "use it", load_call(view.language, str(_shown(ended.output)))
+        parts = [f"`{_check_out(ended)}`"] if _runs_other_code(view) else []
+        if component_texts(view.seed.texts) != component_texts(best.texts):
+            parts.append(load_call(view.language, str(_shown(ended.output))))
+        yield "use it", ", and in the program ".join(parts)
 
 
 def _changes(seed: dict[str, str], best: dict[str, str]) -> str:
@@ -234,15 +237,18 @@ def _next_command(ended: RunSummary) -> str:
     if ended.output is None or ended.finished.status == "failed":
         log = ended.output / files.LOG if ended.output is not None else None
         return shlex.join(["less", str(_shown(log))]) if log is not None else command("runs", store=ended.store)
-    if _runs_other_code(ended.view):
-        repo = ended.settings.repo
-        seed = code_at(ended.view.seed.texts)[1] if ended.view.seed is not None else None
-        if repo is not None and Path(repo).is_dir():
-            return command("branches", ended.run_id, "--check-out", "--repo", repo, store=ended.store)
-        if seed is not None and holds_commit(Path(), seed):
-            return command("branches", ended.run_id, "--check-out", store=ended.store)
-        return command("branches", ended.run_id, store=ended.store)
     return command("watch", ended.run_id, store=ended.store)
+
+
+def _check_out(ended: RunSummary) -> str:
+    """Return the command that checks out the code of the best candidate, or lists it if its repository is not here."""
+    repo = ended.settings.repo
+    seed = code_at(ended.view.seed.texts)[1] if ended.view.seed is not None else None
+    if repo is not None and Path(repo).is_dir():
+        return command("branches", ended.run_id, "--check-out", "--repo", repo, store=ended.store)
+    if seed is not None and holds_commit(Path(), seed):
+        return command("branches", ended.run_id, "--check-out", store=ended.store)
+    return command("branches", ended.run_id, store=ended.store)
 
 
 def _runs_other_code(view: RunView) -> bool:

@@ -56,7 +56,7 @@ class Announcer:
                 pid=os.getpid(),
             )
             return
-        kind = _language(settings) if program.components else f"{_language(settings)}, only scores"
+        kind = settings.language if program.components else f"{settings.language}, only scores"
         where = f"token in {token.file}" if token.file is not None else "token as given in GEPA_TOKEN"
         print(
             f"evolverpc {installed_version()} · {program.name} ({kind}) ready on {url} · {where}",
@@ -130,10 +130,6 @@ def start_failure(error: ProgramFailed) -> str:
 def _some(names: list[str]) -> str:
     shown = ", ".join(name.encode("utf-8", "replace").decode() for name in names[:MOST_NAMED])
     return shown if len(names) <= MOST_NAMED else f"{shown} and {len(names) - MOST_NAMED} more"
-
-
-def _language(settings: Settings) -> str:
-    return "python" if settings.command is None else Path(settings.command[0]).name
 
 
 def _emit(event: str, **fields: Any) -> None:

@@ -86,6 +86,7 @@ class Service:
         self._max_bytes = answer_bytes()
         self._program = program
         self._drain_s = settings.drain_s
+        self._language = settings.language
         self._datasets = datasets
         self._commits = cast("WorktreeProgram", program) if settings.has_trees else None
         self._mutations = mutations
@@ -306,7 +307,7 @@ class Service:
             server=ServerInfo(
                 name="evolverpc",
                 version=installed_version(),
-                language="python",
+                language=self._language,
                 instance_id=self.instance_id,
                 agent=self._agent,
             ),
