@@ -203,6 +203,8 @@ def _texts(path: Path, found: Any) -> dict[str, str]:
 def _compare(path: Path, texts: dict[str, str], expected: Any) -> None:
     """Raise `CandidateError` if the candidate is of another program than the expected one; warn of another seed."""
     seed, version = _seed_and_version(expected)
+    if hasattr(seed, "named_predictors"):
+        raise CandidateError(f"{path}: a DSPy program loads what `finalize` wrote: program.load(FILE)")
     components, run = set(seed), _run_beside(path)
     missing, extra = sorted(components - set(texts)), sorted(set(texts) - components)
     faults = [f"lacks {', '.join(missing)}"] if missing else []

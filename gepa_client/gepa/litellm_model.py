@@ -111,7 +111,7 @@ class LiteLLMModel:
             Exception: litellm's own error, if it is permanent (a wrong key) or the attempts are used up.
             Interrupted: `cancel_token` was cancelled before the request, or before it could be repeated.
         """
-        litellm = _litellm()
+        litellm = loaded_litellm()
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         answer = self._answer(litellm, messages)
         choice = answer.choices[0]
@@ -157,7 +157,7 @@ def fault(name: str, kwargs: Mapping[str, Any]) -> str | None:
     """
     if (missing := missing_key(name, kwargs)) is not None:
         return missing or None
-    litellm = _litellm()
+    litellm = loaded_litellm()
     try:
         litellm.get_llm_provider(
             name,
@@ -226,10 +226,11 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def preload() -> None:
     """Begin to load litellm, which takes seconds, in a thread: the first call of a model waits for what is left."""
-    threading.Thread(target=_litellm, name="litellm", daemon=True).start()
+    threading.Thread(target=loaded_litellm, name="litellm", daemon=True).start()
 
 
-def _litellm() -> Any:
+def loaded_litellm() -> Any:
+    """Return litellm, which takes seconds to load."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else its import fetches prices over the network
     import litellm
 

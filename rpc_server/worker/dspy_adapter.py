@@ -55,6 +55,12 @@ class DspyModules:
                 "with --allow-mutations" % found[0],
             )
 
+    def load_litellm(self, program: Any) -> None:
+        """Import litellm if a model of the program calls it: DSPy does so at the first call, and fails in threads."""
+        models = [self.package.settings.lm, *(each.lm for each in program.predictors())]
+        if any(getattr(type(each), "forward", None) is self.package.LM.forward for each in models):
+            importlib.import_module("litellm")
+
     def adapter(self, student: Student, metric: Metric, rng: random.Random, config: Config) -> Any:
         """Return a `DspyAdapter` made as `dspy.GEPA` makes it, whose programs have the opt-in components too.
 

@@ -35,6 +35,7 @@ class DspyProgram:
         self._saved = SavedProgram(config.saved_program, config.root)
         self._saved.load_into(program)
         self._dspy.refuse_flex(program)
+        self._dspy.load_litellm(program)
         self._student = Student(program, config)
         self._rng = random.Random(config.seed)  # noqa: S311  # for choosing, not for secrets
         self._reflecting = threading.Lock()  # the choices follow one another

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -54,6 +54,8 @@ def test_every_text_survives_being_saved_and_loaded(candidate: dict[str, str]) -
 def test_missing_and_additional_components_are_named(folder: Path) -> None:
     with pytest.raises(CandidateError, match="the candidate lacks tone and has style besides"):
         load_candidate(folder, {"prompt": "", "tone": ""})
+    with pytest.raises(CandidateError, match=r"program.load\(FILE\)"):
+        load_candidate(folder, SimpleNamespace(named_predictors=list))
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,13 @@ def test_a_run_that_no_process_drives_is_cancelled_at_once_and_the_record_names_
     assert b'"kind":"cancel"' in entry.answer
 
 
+def test_a_pause_leaves_other_requests_waiting(store: Store) -> None:
+    store.update(RUN_ID, {"status": "running"})
+    waiting = post_request(store, RUN_ID, {"kind": "unpin"})["id"]
+    assert stop(store, store.run(RUN_ID), Pause(), 0.0)[0].status == "paused"
+    assert [each.id for each in store.requests(RUN_ID, waiting=True)] == [waiting]
+
+
 def test_a_stop_leaves_a_run_to_its_driver_while_that_sends_heartbeats(store: Store) -> None:
     store.claim(RUN_ID, store.run(RUN_ID).claim, "driver", "pid 1")
     store.update(RUN_ID, {"status": "running", "config": store.run(RUN_ID).config | {"lease_s": 1.0}})

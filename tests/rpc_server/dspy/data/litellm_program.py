@@ -1,6 +1,7 @@
 """A DSPy program over a `dspy.LM`, that is by litellm, whose answers DSPy caches."""
 
 import os
+import sys
 import tempfile
 
 import dspy
@@ -19,6 +20,8 @@ class Ask(dspy.Module):
         self.ask = dspy.Predict(dspy.Signature("question -> answer", "Answer."))
 
     def forward(self, question):
+        if "litellm" not in sys.modules:
+            return dspy.Prediction(answer="litellm is imported by the examples, at the same time in several threads")
         try:
             return self.ask(question=question, lm=refusing if question == "refused?" else None)
         except Exception:  # noqa: BLE001  # that is what it shows
