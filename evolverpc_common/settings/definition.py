@@ -129,6 +129,10 @@ class Setting:
         except ValidationError:
             return given  # the model reports it
 
+    def read_toml(self, value: Any) -> Any:
+        """Return the value of a TOML file; a command may be one text there too. Raises `ValueError`."""
+        return self.read(value) if self.parse is shlex.split else value
+
     def read_variable(self, text: str) -> Any:
         """Return the value of an environment variable: several values are separated by commas. Raises `ValueError`."""
         if self.repeatable and text.lstrip()[:1] not in ("[", "{"):

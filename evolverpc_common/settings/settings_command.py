@@ -63,7 +63,9 @@ class SettingsCommand(TyperCommand):
                 else:
                     section = "Options" if found.everyday else found.group
                     default = "" if found.default_text == "none" else f" [default: {found.default_text}]"
-                    sections.setdefault(section, []).append((found.usage, self._with_flags(found.description) + default))
+                    sections.setdefault(section, []).append(
+                        (found.usage, self._with_flags(found.description) + default)
+                    )
             elif (record := param.get_help_record(ctx)) is not None:
                 panel = getattr(param, "rich_help_panel", None)
                 if isinstance(param, TyperArgument):

@@ -69,7 +69,7 @@ def from_flags(settings: Settings, given: Mapping[str, Any], folder: Path) -> Se
     refuse_unknown(dict.fromkeys(given, "the flags"), settings)
     typed = {name: value for name, value in given.items() if value is not None and value != [] and value != ()}
     spellings = {name: f"`{name}`" for name in typed}
-    return _read(settings, typed, spellings, lambda setting, value: setting.read(value), folder)
+    return _read(settings, typed, spellings, lambda setting, value: setting.read(value)).anchored(settings, folder)
 
 
 def from_environment(settings: Settings, environment: Mapping[str, str], folder: Path) -> SettingsSource:
@@ -85,7 +85,9 @@ def from_environment(settings: Settings, environment: Mapping[str, str], folder:
             raise SettingsError(f"unknown variable {variable}; did you mean `{near[0]}`?")
     texts = {name: environment[variable] for name, variable in named.items() if environment.get(variable)}
     spellings = {name: f"`{named[name]}`" for name in texts}
-    return _read(settings, texts, spellings, lambda setting, text: setting.read_variable(text), folder)
+    return _read(settings, texts, spellings, lambda setting, text: setting.read_variable(text)).anchored(
+        settings, folder
+    )
 
 
 def from_file(
@@ -96,7 +98,7 @@ def from_file(
     `refused`: keys that cannot be set, each with the reason.
 
     Raises:
-        SettingsError: the file cannot be read or is not TOML, or a key is unknown or refused.
+        SettingsError: the file cannot be read or is not TOML, or a key is unknown or refused, or a command not closed.
     """
     values = read_toml(path)
     for name in filter(None, table.split(".")):
@@ -108,7 +110,7 @@ def from_file(
         if name in values:
             raise SettingsError(f"{spellings[name]} cannot be set: {reason}")
     refuse_unknown(dict.fromkeys(values, str(path)), settings)
-    return SettingsSource(values, spellings)
+    return _read(settings, values, spellings, lambda setting, value: setting.read_toml(value))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -155,7 +157,6 @@ def _read(
     texts: Mapping[str, Any],
     spellings: Mapping[str, str],
     read: Callable[[Setting, Any], Any],
-    folder: Path,
 ) -> SettingsSource:
     values = {}
     for name, text in texts.items():
@@ -163,7 +164,7 @@ def _read(
             values[name] = read(settings[name], text)
         except ValueError as error:
             raise SettingsError(f"{spellings[name]}: {error}") from None
-    return SettingsSource(values, spellings).anchored(settings, folder)
+    return SettingsSource(values, spellings)
 
 
 def _fault(detail: Any, source: SettingsSource) -> str:

@@ -54,7 +54,7 @@ and costs nothing. Its answers are real, and those of a very small model."""
 HEADING = "The teams and what they answer:"
 TEAM = re.compile(r"^- (\S+): (.+)$", re.MULTILINE)
 REFLECTION = re.compile(r"the following instructions.*?```\n(.*?)\n```\n", re.DOTALL)
-RECORD = re.compile(r"### text\n(.*?)\n\n.*?## Feedback\nexpected (\S+),", re.DOTALL)
+RECORD = re.compile(r"### text\n(.*?)\n\n.*?## Feedback\nexpected (billing|desk|dock|lab),", re.DOTALL)
 NEXT_RECORD = re.compile(r"^# Example \d+$", re.MULTILINE)
 FEEDBACK = re.compile(r"^## Feedback\n(.+?)(?=\n\n|\n```|\n#|\Z)", re.MULTILINE | re.DOTALL)
 CONTEXT_TOKENS = 8192

@@ -33,8 +33,8 @@ def test_gepa_toml_in_the_working_directory_is_found(tmp_path: Path) -> None:
 def test_a_table_in_pyproject_is_found_when_there_is_no_gepa_toml(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n[tool.gepa]\ncommand = ["node", "p.js"]')
     assert load_settings(folder=tmp_path).command == ("node", "p.js")
-    (tmp_path / "gepa.toml").write_text('program = "app"')
-    assert load_settings(folder=tmp_path).program == "app"
+    (tmp_path / "gepa.toml").write_text("""command = "node 'my p.js'" """)
+    assert load_settings(folder=tmp_path).command == ("node", "my p.js")
 
 
 def test_a_pyproject_without_the_table_is_passed_over(tmp_path: Path) -> None:
