@@ -77,9 +77,10 @@ DECLARED = {
         """Improve the texts of the program behind one server or several; write its best candidate and a report.
 
         Name running servers (`evolverpc serve program.py` starts one), or have them started in sandboxes with --repo,
-        on this machine or, with --engine, on those of a Ray cluster. To end the run, give at least one limit, such as --max-metric-calls 500; a perfect score on every validation row
-        ends it too, unless --past-perfect is given. Everything is recorded at once: `evolverpc resume last` continues a
-        run that ended early, and with a larger limit one that met its limit.
+        on this machine or, with --engine, on those of a Ray cluster. To end the run, give at least one limit, such as
+        --max-metric-calls 500; a perfect score on every validation row ends it too, unless --past-perfect is given.
+        Everything is recorded at once: `evolverpc resume last` continues a run that ended early, and with a larger
+        limit one that met its limit.
 
         Each proposal that improves a minibatch is scored on every validation row, which costs most of a run: with many
         rows, --validation race first compares it with the best candidates on a sample of them, 40 or more. Servers run

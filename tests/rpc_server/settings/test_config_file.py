@@ -65,7 +65,7 @@ def test_flags_override_the_file_and_their_paths_start_where_they_are_typed(tmp_
         ('port = "80"', "port"),
         ("trust_results = 1", "trust_results"),
         ("datasets = ['a']", "datasets"),
-        ("command = 'node p.js'", "command"),
+        ("command = 5", "command"),
     ],
 )
 def test_a_value_of_the_wrong_kind_names_key_and_file(tmp_path: Path, text: str, key: str) -> None:
