@@ -275,7 +275,7 @@ def _lost_connection(error: BaseException | None) -> str | None:
     for each in _causes(error):
         if isinstance(each, httpx.TransportError):
             with contextlib.suppress(RuntimeError):  # it does not know its request
-                return f"{each.request.url}: {str(each) or type(each).__name__}"
+                return f"{each.request.url}: {str(each).rstrip('.') or type(each).__name__}"
     return None
 
 

@@ -84,7 +84,7 @@ def perfect_stop(perfect: float, dropped: Set[int], selection: str, *, sampled: 
                 more = "; a new run searches on more rows: set `validation` to race:N" if sampled else ""
                 return (
                     f"perfect_score of {perfect:g} is reached: {which} has it on all {len(scores):,} "
-                    f"{'sampled ' if sampled else ''}{selection} rows (`past_perfect` continues{more})"
+                    f"{'sampled ' if sampled else ''}{selection} rows (set `past_perfect` to continue{more})"
                 )
         return None
 

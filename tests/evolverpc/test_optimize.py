@@ -113,7 +113,7 @@ def test_steps_of_functions_of_this_process_are_recorded() -> None:
 
     def score(example: dict[str, Any], output: float, trajectory: dict[str, Any]) -> float:
         seen.append(trajectory["steps"])
-        return output / 100
+        return as_score(example, output)
 
     short({"seed_candidate": SEED, "run": run, "score": score}, max_metric_calls=20)
     assert {(step["component"], json.dumps(step["inputs"])) for steps in seen for step in steps} >= {
