@@ -81,13 +81,13 @@ def test_an_answer_is_right_if_the_prompt_names_the_team(variables: dict[str, st
 
 def test_to_the_texts_of_other_programs_it_adds_their_feedback(variables: dict[str, str]) -> None:
     records = [
-        {"Inputs": {"order": f"a {thing}"}, "Generated Outputs": "post", "Feedback": feedback}
-        for thing, feedback in (("piano", "piano means freight,\nnot post"), ("letter", "right"))
+        {"Inputs": {"text": f"a {thing}"}, "Generated Outputs": "post", "Feedback": feedback}
+        for thing, feedback in (("piano", "expected freight,\nnot post"), ("letter", "right"))
     ]
     shown = {"current_instruction_doc": "Choose.", "dataset_with_feedback": records, "prompt_template": None}
     request = InstructionProposalSignature.prompt_renderer(shown)
     assert isinstance(request, str)
-    assert answers(variables, "", request) == "```\nChoose.\n- piano means freight, not post\n```"
+    assert answers(variables, "", request) == "```\nChoose.\n- expected freight, not post\n```"
 
 
 @pytest.mark.parametrize(
