@@ -15,9 +15,12 @@ import pytest
 
 from sandbox_runtime import ServerEndpoint
 from tests.evolution.scenario import CHANGES, TESTS, Reflection, scripts_of
+from tests.gepa_client.conftest import host
 from tests.gepa_client.scripted_server import Host
 from tests.support import scripted_anthropic
 from tests.support.forked_client import ForkServer
+
+__all__ = ["host"]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "repeats"
 RUN_S = 300.0
@@ -85,13 +88,6 @@ class World:
         """Return what git prints in the repository."""
         ended = subprocess.run(["git", *arguments], cwd=self.repository, capture_output=True, text=True, check=True)
         return ended.stdout
-
-
-@pytest.fixture
-def host() -> Iterator[Host]:
-    made = Host()
-    yield made
-    made.close()
 
 
 @dataclass(frozen=True)

@@ -88,13 +88,6 @@ CHANGES = {
     "typescript": TYPESCRIPT,
 }
 TESTS = {"python": "python -m unittest -q", "typescript": "npm run --silent build && node --test dist/"}
-SHORT = (COMPARE, REMEMBER)
-"""The titles of a shorter run: two changes make the program right and fast."""
-
-
-def changes(language: str, *, short: bool = False) -> tuple[Change, ...]:
-    """The changes of a run, in order."""
-    return tuple(change for change in CHANGES[language] if not short or change.title in SHORT)
 
 
 def scripts_of(planned: Sequence[Change], tests: str) -> list[dict[str, Any]]:

@@ -1,7 +1,6 @@
 """A whole run that merges the code of two candidates, by the real agent after a conflict."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from tests.evolution.conftest import Worlds
 from tests.evolution.scenario import Change, Reflection, scripts_of, use
+from tests.sandbox_runtime.source.repositories import commit
 
 NONE, CIRCLE, SQUARE = "KINDS = set()\n", 'KINDS = {"circle"}\n', 'KINDS = {"square"}\n'
 APP = """\
@@ -39,20 +39,14 @@ class InTurn(Reflection):
 
 def prepared(folder: Path) -> Path:
     """The program's repository, and the rows beside it."""
-    repository = folder / "kinds"
-    repository.mkdir()
     toml = 'program = "app.py"\nallow_mutations = true\n'
     ignored = "__pycache__/\n"
     files = {"app.py": APP, "first.py": NONE, "gepa.toml": toml, ".gitignore": ignored}
-    for name, content in files.items():
-        (repository / name).write_text(content)
+    commit(folder / "kinds", files)
     for split, times in (("train", 1), ("val", 2)):  # GEPA merges parents with five scores in common
         rows = [{"id": f"{kind}-{at}", "kind": kind} for kind in ("plain", "circle", "square") for at in range(times)]
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    author = ("-c", "user.name=Example", "-c", "user.email=example@example.invalid")
-    for command in (("init", "--quiet"), ("add", "--all"), (*author, "commit", "--quiet", "--message", "Kinds")):
-        subprocess.run(["git", *command], cwd=repository, check=True)
-    return repository
+    return folder / "kinds"
 
 
 @pytest.mark.long

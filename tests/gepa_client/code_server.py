@@ -38,9 +38,9 @@ class CodeServer(ScriptedServer):
     one, and `break STAGE` is rejected there.
     """
 
-    def __init__(self, repository: dict[str, Any] | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.repository = {SEED: CODE} if repository is None else repository
+        self.repository = {SEED: CODE}
         self.branches: dict[str, Any] = {}
         self.capabilities = ["idempotency", "async", "cancel", "refs", "commits", "mutations"]
         self.seed_candidate = {GIT_BRANCH: git_branch("main", SEED), "rules": "red", ADDED_COMPONENTS: "{}"}

@@ -42,6 +42,26 @@ def chat_completion(model: str, text: str, finish_reason: str = "stop") -> web.R
     return web.json_response({**head, "choices": [choice], "usage": usage})
 
 
+class AtOnce:
+    """Wraps what answers a server's calls; `most`: how many of them ran at the same time. Each waits for a moment."""
+
+    def __init__(self) -> None:
+        self.running = self.most = 0
+
+    def __call__(self, answer: Callable[..., Any]) -> Callable[..., Any]:
+        async def counted(*given: Any) -> Any:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            try:
+                await asyncio.sleep(0.02)
+                reply = answer(*given)
+                return await reply if isinstance(reply, Awaitable) else reply
+            finally:
+                self.running -= 1
+
+        return counted
+
+
 Behaviour = Callable[[dict[str, str], Example, bool], dict[str, Any] | Awaitable[dict[str, Any]]]
 
 

@@ -25,6 +25,7 @@ from gepa_client.journal.store import Store, open_store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.example_records import started
+from tests.gepa_client.scripted_server import failed, ok
 
 RUN_ID = "20260102-030405-1f3a"
 URL = "http://127.0.0.1:9"
@@ -94,12 +95,8 @@ class Made:
     def result(self, index: int, position: int) -> dict[str, Any]:
         """An `ExampleResult`."""
         if (index, position) in self.broken:
-            return {
-                "status": "program_error", "score": None, "output": None, "seconds": 0.1,
-                "error": {"type": "ValueError", "message": "no"},
-            }  # fmt: skip
-        score = self.score(index, position)
-        return {"status": "ok", "score": score, "output": self.texts[index], "seconds": 0.1}
+            return failed(seconds=0.1)
+        return ok(self.score(index, position), self.texts[index], seconds=0.1)
 
     def rows(self) -> list[Row]:
         """The journal and the attempts."""

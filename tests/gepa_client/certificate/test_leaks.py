@@ -2,7 +2,6 @@
 
 import pytest
 
-from gepa_client.certificate.certificate import shortfall
 from gepa_client.certificate.evidence import Leaks, find_leaks
 from gepa_client.journal.history import RecordedRow
 
@@ -54,10 +53,3 @@ def test_labels_alone_and_texts_of_the_seed_are_no_leak() -> None:
 def test_rows_whose_contents_the_server_keeps_are_not_counted_as_searched() -> None:
     hidden = RecordedRow(0, {"id": "7", "split": "test"}, None)
     assert leaks(PROMPT, hidden, row("8", {"text": QUESTION})).searched == {"test": 1}
-
-
-def test_test_rows_that_are_training_rows_too_are_less_than_a_required_improvement() -> None:
-    shared = find_leaks({"prompt": "b"}, {"prompt": "a"}, {split: [row("1", {"n": 1})] for split in ("train", "test")})
-    assert shared.rows == 0
-    assert shortfall("improved", "improved", leaks("b", row("1", {"n": 1}))) is None
-    assert "leaks weaken it" in str(shortfall("improved", "improved", shared))

@@ -2,13 +2,11 @@
 
 import json
 import re
-import socket
-from contextlib import closing
 
 import pytest
 from aiohttp import web
 
-from evolverpc_common.network_addresses import parse_networks
+from evolverpc_common.network_addresses import free_port, parse_networks
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import connection_fault, preflight_connection
 from gepa_client.settings.run_config import RunConfig
@@ -65,9 +63,7 @@ def test_only_a_refusal_of_the_key_or_of_the_model_is_a_fault(
 
 
 def test_a_model_out_of_reach_stops_the_start_unless_the_check_is_left_out() -> None:
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    url = f"http://127.0.0.1:{free_port()}/v1"
     kwargs = {"api_base": url, "api_key": "k"}
     settings = RunConfig(url=["http://127.0.0.1:1"], reflection_lm="openai/gpt-5", reflection_lm_kwargs=kwargs)
     with pytest.raises(SettingsError) as refused:

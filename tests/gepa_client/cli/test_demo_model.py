@@ -6,12 +6,11 @@ import signal
 import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from gepa.strategies.instruction_proposal import InstructionProposalSignature
 
@@ -37,12 +36,8 @@ def variables() -> Iterator[dict[str, str]]:
 
 def post(url: str, body: Any) -> tuple[int, dict[str, Any]]:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    try:
-        with urllib.request.urlopen(url, data, timeout=60) as response:  # noqa: S310  a loopback address
-            return response.status, json.load(response)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, json.load(error)
+    answer = httpx.post(url, content=data, timeout=60)
+    return answer.status_code, answer.json()
 
 
 def answers(variables: dict[str, str], prompt: str, message: str) -> str:

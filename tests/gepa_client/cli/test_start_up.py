@@ -26,17 +26,21 @@ print("\\n" + json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
 """
 
 
-def loaded(*arguments: str) -> set[str]:
-    """The top-level modules that a command line has imported in the end."""
+def probed(*arguments: str, variables: dict[str, str]) -> tuple[set[str], str]:
+    """The top-level modules that a command line has imported in the end, and its stderr."""
     ended = subprocess.run(
         [sys.executable, "-c", PROBE, json.dumps(arguments)],
-        env=environment(),
+        env=variables,
         capture_output=True,
         text=True,
         timeout=60,
         check=True,
     )
-    return set(json.loads(ended.stdout.splitlines()[-1]))
+    return set(json.loads(ended.stdout.splitlines()[-1])), ended.stderr
+
+
+def loaded(*arguments: str) -> set[str]:
+    return probed(*arguments, variables=environment())[0]
 
 
 def test_help_loads_nothing_heavy_and_no_models() -> None:
@@ -70,19 +74,13 @@ def test_all_that_a_run_lacks_is_named_at_once_and_litellm_is_not_loaded(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.jsonl").write_text('{"text": "a"}\n')
     words = ("optimize", UNREACHABLE, "--trainset", "traim.jsonl", "--reflection-lm", "openai/gpt-5", "--auto", "light")
-    ended = subprocess.run(
-        [sys.executable, "-c", PROBE, json.dumps(words)],
-        env={name: value for name, value in environment().items() if not name.startswith("OPENAI_")},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert "traim.jsonl: no such file in" in ended.stderr
-    assert "did you mean train.jsonl?" in ended.stderr
-    assert "openai/gpt-5 needs a key: set OPENAI_API_KEY" in ended.stderr
-    assert UNREACHABLE in ended.stderr
-    assert "litellm" not in json.loads(ended.stdout.splitlines()[-1])
+    variables = {name: value for name, value in environment().items() if not name.startswith("OPENAI_")}
+    modules, errors = probed(*words, variables=variables)
+    assert "traim.jsonl: no such file in" in errors
+    assert "did you mean train.jsonl?" in errors
+    assert "openai/gpt-5 needs a key: set OPENAI_API_KEY" in errors
+    assert UNREACHABLE in errors
+    assert "litellm" not in modules
     assert not (tmp_path / "runs").exists()
 
 

@@ -19,7 +19,6 @@ from tests.gepa_client.scripted_server import rows
 class RunOutcome:
     """The result of a run."""
 
-    outcome: tuple[Any, ...]
     candidates: list[dict[str, str]]
     events: list[Event] = field(default_factory=list)
 
@@ -48,5 +47,4 @@ def optimize(
         **arguments,
     )
     adapter.journal.commit()
-    outcome = (result.candidates, result.parents, result.val_subscores, result.total_metric_calls)
-    return RunOutcome(outcome, result.candidates, events)
+    return RunOutcome(result.candidates, events)

@@ -12,11 +12,11 @@ from tests.support.waiting import eventually
 PROPOSALS = {"candidate": SEED, "reflective_dataset": {"system": []}, "components_to_update": ["system"]}
 
 
-def propose(fleet, ledger=None):
+def propose(fleet):
     async def send(client, call_id):
         return Reply((await client.call("propose_new_texts", PROPOSALS, call_id=call_id))["texts"])
 
-    return asyncio.create_task(ask(fleet, "proposal", send, ledger or Ledger("proposal"), needs="proposals"))
+    return asyncio.create_task(ask(fleet, "proposal", send, Ledger("proposal"), needs="proposals"))
 
 
 def without_proposals(server):
@@ -51,10 +51,3 @@ async def test_it_waits_while_the_only_endpoint_that_offers_it_is_away(cluster, 
         await eventually(lambda: fleet_wide(watch) == [warning] * 2)
         cluster.restart(able)
         await results(later)
-
-
-async def test_a_call_that_no_endpoint_offers_fails_at_once(cluster, opened):
-    async with opened(without_proposals(cluster.start())) as fleet:
-        assert not fleet.offers("proposals")
-        with pytest.raises(Interrupted, match="no endpoint of the fleet offers `proposals`"):
-            await results(propose(fleet))

@@ -105,19 +105,6 @@ def test_a_third_failure_is_the_candidates_only_if_others_succeeded_meanwhile_an
         assert last["error"]["type"] == "RateLimitError"
 
 
-def test_an_outage_in_the_middle_of_a_run_scores_no_row(monkeypatch):
-    rows = Rows(monkeypatch)
-    names = [f"row {number}" for number in range(8)]
-    played = [each for row in names for each in works(row)]
-    for number in range(4):  # all fail, in attempts that overlap
-        played += [(row, ">one") for row in names]
-        played += [(row, away()) for row in names[number:] + names[:number]]
-    played += [(row, ">one") for row in names]
-    played += [(names[0], answered()), *[(row, away()) for row in names[1:]]]  # it ends while others are on their way
-    last = rows.play(played)
-    assert {result["status"] for result in last.values()} == {"ok", "infra_error"}
-
-
 @pytest.mark.parametrize(("asked_s", "waited_s"), [(7.0, 7.0), (3600.0, 60.0)])
 def test_a_host_that_asks_to_wait_is_left_alone_by_every_row_up_to_a_limit(asked_s, waited_s):
     evidence = HostEvidence()

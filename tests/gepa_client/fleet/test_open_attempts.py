@@ -123,9 +123,3 @@ async def test_a_wait_for_room_that_is_cancelled_gives_back_what_it_had_and_no_m
         assert done == []
     await results(other)
     assert done == [2]
-
-
-async def test_calls_within_the_limit_are_in_flight_together():
-    limit = InFlightLimit(2)
-    async with asyncio.timeout(5), limit.hold(1), limit.hold(1):
-        pass

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from gepa_client import RemoteAdapter, Row, ServerRow
-from tests.gepa_client.scripted_server import ScriptedServer, ok, rows
+from gepa_client import RemoteAdapter, ServerRow
+from tests.gepa_client.scripted_server import AtOnce, ScriptedServer, ok, rows
 from tests.support.waiting import until
 
 SEED = {"system": "s", "style": "t"}
@@ -102,14 +102,6 @@ def test_a_failure_of_the_infrastructure_is_retried_as_a_new_call_instead_of_sco
     assert (spent.cost_usd, spent.unpriced) == (0.5, 0), "each attempt is paid for that states what it cost"
 
 
-def test_rows_travel_by_value_or_by_name(server, connect):
-    connect().evaluate([Row("7", {"n": 1}), ServerRow("3", "val"), {"n": 2}], SEED)
-    sent = sorted((params["batch"][0] for params in server.called("evaluate")), key=str)
-    assert {"id": "3", "split": "val"} in sent
-    assert {"id": "7", "data": {"n": 1}} in sent
-    assert sorted(example["data"]["n"] for example in sent if "data" in example) == [1, 2]
-
-
 def test_a_split_of_the_server_becomes_a_loader_of_its_rows(connect):
     adapter = connect()
     with pytest.raises(ValueError, match="keeps no adapter state"):
@@ -144,23 +136,14 @@ def test_ctrl_c_during_an_evaluation_cancels_its_calls_on_the_server(server, con
 
 @pytest.mark.parametrize("whole_batches", [False, True])
 def test_no_more_examples_are_in_flight_than_the_run_allows_over_all_endpoints(connect, host, whole_batches):
-    running, most = 0, 0
-
-    async def slow(*_):
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.01)
-        running -= 1
-        return ok()
-
+    at_once = AtOnce()
     servers = [ScriptedServer(), ScriptedServer()]
     for number, one in enumerate(servers):
-        one.evaluate_one, one.instance_id = slow, f"instance {number}"
+        one.evaluate_one, one.instance_id = at_once(lambda *_: ok()), f"instance {number}"
         one.limits["whole_batches"] = whole_batches
     adapter = connect([host.serve(one.handle) for one in servers], concurrency=3)
     assert adapter.slots == 3
     assert adapter.evaluate(rows(20), SEED).scores == [1.0] * 20
-    assert most == 3
+    assert at_once.most == 3
     if not whole_batches:
         assert all(one.called("evaluate") for one in servers)

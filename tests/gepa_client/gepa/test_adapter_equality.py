@@ -1,7 +1,6 @@
 """GEPA adapters served unchanged give the run that `gepa.optimize` gives with the same object in one process."""
 
 import json
-import sys
 from pathlib import Path
 
 import gepa
@@ -15,12 +14,13 @@ from tests.gepa_client.gepa.silent import Silent
 SERVED = Path(__file__).parent / "served"
 
 
-@pytest.fixture
-def task(monkeypatch):
-    monkeypatch.syspath_prepend(str(SERVED))
-    import equality_task
+@pytest.fixture(scope="module")
+def task():
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(SERVED))
+        import equality_task
 
-    return equality_task
+        yield equality_task
 
 
 def adapter_flags(adapter, arguments, seed):
@@ -63,16 +63,11 @@ def made(options):
 
 
 @pytest.fixture(scope="module")
-def default_adapter_url(gepa_server):
-    sys.path.insert(0, str(SERVED))
-    try:
-        import equality_task
-    finally:
-        sys.path.remove(str(SERVED))
+def default_adapter_url(gepa_server, task):
     flags = adapter_flags(
         "gepa.adapters.default_adapter.default_adapter:DefaultAdapter",
         {"model": {"$import": "equality_task:model"}},
-        equality_task.DEFAULT_SEED,
+        task.DEFAULT_SEED,
     )
     with gepa_server(SERVED, *flags) as url:
         yield url

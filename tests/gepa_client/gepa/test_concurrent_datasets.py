@@ -1,6 +1,5 @@
 """The reflective datasets of an iteration are made at once, and the run is the one that makes them one by one."""
 
-import asyncio
 import itertools
 
 import gepa
@@ -13,28 +12,10 @@ from protocol.errors import ProgramFailed
 from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, watched
-from tests.gepa_client.scripted_server import rows
+from tests.gepa_client.scripted_server import AtOnce, rows
 
 SEED = {"system": "s", "style": "t"}
 MAKE = "make_reflective_dataset"
-
-
-class Overlap:
-    """Makes datasets as the server does; `most`: how many it made at the same time. Each waits for a moment."""
-
-    def __init__(self, server):
-        self.running = self.most = 0
-        self._make = server.make_reflective_dataset
-        server.replies[MAKE] = self.reply
-
-    async def reply(self, params):
-        self.running += 1
-        self.most = max(self.most, self.running)
-        try:
-            await asyncio.sleep(0.01)
-            return await self._make(params)
-        finally:
-            self.running -= 1
 
 
 def improving(server):
@@ -60,7 +41,8 @@ def optimize(adapter, *, at_once=True, sampling=None, calls=90):
 
 def test_the_datasets_of_an_iteration_are_made_at_once(server):
     improving(server)
-    overlap = Overlap(server)
+    overlap = AtOnce()
+    server.replies[MAKE] = overlap(server.make_reflective_dataset)
     with RemoteAdapter(server.url) as adapter:
         optimize(adapter)
     assert overlap.most == 4

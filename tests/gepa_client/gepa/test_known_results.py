@@ -70,17 +70,6 @@ def test_a_row_is_evaluated_once_with_a_candidate_whichever_minibatch_it_is_in(s
     assert listed == [[[0, 1, 1], [2]], [[4, 1]], [[2, 6], [4, 0, 1], [6]]]
 
 
-def test_only_a_traced_result_serves_a_request_for_traces(server, store):
-    def work(adapter):
-        adapter.batch_evaluate([(SEED, rows(1))], capture_traces=False)
-        adapter.batch_evaluate([(SEED, rows(1))], capture_traces=True)
-        return adapter.batch_evaluate([(SEED, rows(1))], capture_traces=True)
-
-    [batch], reused = recorded(server, store, work)
-    assert (len(evaluated(server)), reused, batch.num_metric_calls) == (2, 1, 0)
-    assert batch.trajectories is not None
-
-
 def test_only_results_of_one_server_serve_a_minibatch_with_traces_and_noise_is_warned_of_once(server, store):
     scores, warned = itertools.count(), []
     server.evaluate_one = lambda *_: server.ok(next(scores) / 8)

@@ -10,7 +10,7 @@ from gepa_client.errors import BadResponse, Refused
 from gepa_client.journal.entries import SEARCH
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording
-from tests.gepa_client.scripted_server import ScriptedServer, failed, ok, rows
+from tests.gepa_client.scripted_server import AtOnce, ScriptedServer, failed, ok, rows
 
 SEED = {"system": "s", "style": "t"}
 
@@ -72,21 +72,11 @@ def test_scores_and_feedback_come_from_there_and_everything_else_from_the_progra
 
 def test_examples_that_are_scored_count_as_in_flight(program, scorer):
     program.limits["max_concurrency"] = scorer.limits["max_concurrency"] = 8
-    running, most = 0, 0
-    score = scorer.replies["score"]
-
-    async def slowly(params):
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0.02)
-        running -= 1
-        return await score(params)
-
-    scorer.replies["score"] = slowly
+    at_once = AtOnce()
+    scorer.replies["score"] = at_once(scorer.replies["score"])
     with RemoteAdapter(program.url, score_with=scorer.url, concurrency=1) as adapter:
         adapter.evaluate(rows(4), SEED)
-    assert most == 1
+    assert at_once.most == 1
 
 
 def test_a_scorer_of_other_rows_or_that_scores_nothing_is_refused(program, scorer, tmp_path):

@@ -1,6 +1,5 @@
 """A MongoDB server of this test's own, spoken to over TCP by the real driver, that can be killed and started again."""
 
-import socket
 import subprocess
 import sys
 import time
@@ -8,6 +7,8 @@ from pathlib import Path
 
 from pymongo import MongoClient
 from pymongo.errors import ConnectionFailure
+
+from evolverpc_common.network_addresses import free_port
 
 START_S = 30.0
 TRIES = 3
@@ -22,7 +23,7 @@ class MongoProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
         for _ in range(TRIES):  # another process may take the port first
-            self.port = _free_port()
+            self.port = free_port()
             if self.start():
                 return
         raise RuntimeError(f"nx-27017 does not start: {(folder / 'log').read_text()[-2000:]}")
@@ -59,10 +60,3 @@ class MongoProcess:
         if self._process is not None:
             self._process.kill()
             self._process.wait(10)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port

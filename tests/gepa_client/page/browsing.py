@@ -1,7 +1,5 @@
 """A browser's part of the page: a session, requests with their headers, and a stream of events that resumes."""
 
-import asyncio
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -11,6 +9,7 @@ import orjson
 
 from gepa_client.page.page_server import PageServer, serving
 from tests.gepa_client.page.page_state import PageState
+from tests.support.loops import in_a_thread
 
 PAGE = {"index.html": b"<!doctype html><title>page</title>", "page.js": b"'use strict';", "page.css": b"body{}"}
 TIMEOUT_S = 60.0
@@ -82,18 +81,6 @@ class Browser:
 @contextmanager
 def served(url: str, **more: Any) -> Iterator[PageServer]:
     """A server of the page in a thread of its own; ends with all its connections."""
-    server, started, over = PageServer(url, PAGE, **more), threading.Event(), threading.Event()
-
-    async def serve() -> None:
-        async with serving(server):
-            started.set()
-            await asyncio.to_thread(over.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    try:
-        assert started.wait(TIMEOUT_S)
+    server = PageServer(url, PAGE, **more)
+    with in_a_thread(serving(server)):
         yield server
-    finally:
-        over.set()
-        thread.join()

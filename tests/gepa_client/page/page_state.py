@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from gepa_client.journal.store import find_run, open_store
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.page_events import KEYS
 from gepa_client.page.run_reader import RunReader
+from tests.support.waiting import until
 
 READ_TIMEOUT_S = 60.0
 
@@ -78,17 +79,14 @@ def replayed_state(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 def begun(store: str, candidates: int = 1) -> str:
     """Wait until the last run has so many candidates; return its id."""
-    give_up = time.monotonic() + READ_TIMEOUT_S
-    while time.monotonic() < give_up:
-        with closing(open_store(store)) as opened:
-            try:
-                run = find_run(opened, "last")
-            except NoSuchRun:
-                run = None
-            if run is not None and len(opened.candidates(run.id)) >= candidates:
-                return run.id
-        time.sleep(0.1)
-    raise AssertionError("the run did not begin")
+
+    def found() -> str | None:
+        with closing(open_store(store)) as opened, suppress(NoSuchRun):
+            run = find_run(opened, "last")
+            return run.id if len(opened.candidates(run.id)) >= candidates else None
+        return None
+
+    return str(until(found, READ_TIMEOUT_S))
 
 
 def read_run(url: str, run_id: str, *, until: Callable[[PageState], bool] = lambda page: page.complete) -> PageState:

@@ -116,7 +116,7 @@ def test_hints_are_in_prompts_as_long_as_they_are_in_force_and_what_cannot_be_ta
     words.seed = {"rules": "", "style": ""}
     run = not_begun(cli, tmp_path, serve(words), *model)
     assert cli("steer", "hint", run, "Prefer warm colours.").status == 0
-    assert cli("steer", "hint", run, "Think of the sea.", "--proposals", 1).status == 0
+    assert cli("steer", "hint", run, "Think of the sea.", "--proposals", 2).status == 0
     with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
         for at, (action, _) in enumerate(HOSTILE):  # as another version, or another program, may write them
             store.add_request(run, SteeringRequest(f"r{at}", action, "\ud800<b>\x1b[31m", "\0"))
@@ -132,14 +132,17 @@ def test_hints_are_in_prompts_as_long_as_they_are_in_force_and_what_cannot_be_ta
     heading = "\n\n# Hints from the person who runs this optimization\n\nPrefer warm colours."
     assert len(prompts) > 2
     assert all(heading in prompt for prompt in prompts)
-    assert ["Think of the sea." in prompt for prompt in prompts] == [True] + [False] * (len(prompts) - 1)
+    assert ["Think of the sea." in prompt for prompt in prompts] == [True] * 2 + [False] * (len(prompts) - 2)
     assert cli("replay", run, "--json").found == ended.found
     with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
         begun = [entry.number for entry in entries(store, run, SEARCH) if entry.kind == REFLECTIVE_DATASET]
         shown = [one for each in proposals(store, run, begun).values() for one in each.prompts]
         answered = {each.id: each for each in store.requests(run)}
     assert sorted(one.prompt.text for one in shown if one.prompt is not None) == sorted(prompts)
-    assert [one.hints for one in shown[:2]] == [["Prefer warm colours.", "Think of the sea."], ["Prefer warm colours."]]
+    assert [one.hints for one in shown[1:3]] == [
+        ["Prefer warm colours.", "Think of the sea."],
+        ["Prefer warm colours."],
+    ]
     assert answered["both"].outcome == "taken"
     for at, (action, reason) in enumerate(HOSTILE):
         assert answered[f"r{at}"].outcome == "refused", action

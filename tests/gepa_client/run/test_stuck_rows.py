@@ -9,6 +9,7 @@ from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run.test_resume import program
 from tests.gepa_client.run_folder import only_run
+from tests.gepa_client.scripted_server import failed
 from tests.gepa_client.word_program import scored
 
 
@@ -17,9 +18,8 @@ def worked(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
 
 
 def limited() -> dict[str, Any]:
-    error = {"type": "RateLimitError", "message": "slow down"}
     hosts = {"model.example": {"failed": 1, "reason": "429"}}
-    return {"status": "infra_error", "score": None, "error": error, "hosts": hosts, "seconds": 0.0}
+    return failed("infra_error", "RateLimitError", "slow down", hosts=hosts)
 
 
 def test_a_row_that_always_fails_gets_the_failure_score_and_the_run_ends_as_any_other(

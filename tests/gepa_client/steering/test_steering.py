@@ -97,15 +97,3 @@ def test_a_request_whose_outcome_was_not_written_is_not_taken_twice(steering: An
     steering.advance(state)
     assert steering.queue.outcomes == [(request, 0)] * 2
     assert steering.active_requests.hints() == ("warm",)
-
-
-def test_a_hint_for_two_proposals_is_shown_in_two(steering: Any, state: Any) -> None:
-    steering.queue.add("hint", text="warm", proposals=2)
-    steering.advance(state)
-    steering.queue.add("hint", text="brief")
-    steering.advance(state)
-    shown = []
-    for _ in range(3):
-        shown.append(steering.active_requests.hints())
-        steering.active_requests.count_proposals(1)
-    assert shown == [("warm", "brief"), ("warm", "brief"), ("brief",)]

@@ -1,3 +1,3 @@
-from tests.gepa_client.endpoint_fixtures import proxy, server, token
+from tests.gepa_client.endpoint_fixtures import server, token
 
-__all__ = ["proxy", "server", "token"]
+__all__ = ["server", "token"]

@@ -15,6 +15,7 @@ from gepa_client.journal.run_events import (
     Warned,
 )
 from gepa_client.journal.store import open_store
+from gepa_client.run.run_view import RunView
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.views.console import echo_next
 from gepa_client.views.final_summary import RunSummary, score_line, show
@@ -70,25 +71,29 @@ def test_a_command_that_is_wider_than_the_terminal_can_be_pasted() -> None:
     assert out.getvalue() == f"next: {command}\n"
 
 
+def summary(view: RunView, finished: Finished, output: Path | None = None, *written: str) -> RunSummary:
+    """Of a run that ended within a second."""
+    return RunSummary(
+        settings=RunConfig.model_construct(),
+        run_id="r1",
+        store=None,
+        output=output,
+        view=view,
+        finished=finished,
+        connected=True,
+        written=[*written],
+        seconds=1.0,
+        replayed=False,
+        by_hand=False,
+    )
+
+
 def test_the_last_line_counts_no_result_of_a_program_that_calls_no_model_as_one_without_a_price() -> None:
     counts = {"evaluate": 24}
     finished = Finished(
         status="completed", metric_calls=24, reflection_usd=0.5, unpriced=counts | {"proposal": 1}, unreported=counts
     )
-    ended = RunSummary(
-        settings=RunConfig.model_construct(),
-        run_id="r1",
-        store=None,
-        output=None,
-        view=example_record(),
-        finished=finished,
-        connected=True,
-        written=[],
-        seconds=1.0,
-        replayed=False,
-        by_hand=False,
-    )
-    assert "$0.5000 + 1 result without a price" in score_line(ended)
+    assert "$0.5000 + 1 result without a price" in score_line(summary(example_record(), finished))
 
 
 def test_a_candidate_that_is_worse_on_the_test_rows_is_not_recommended(tmp_path: Path) -> None:
@@ -96,19 +101,8 @@ def test_a_candidate_that_is_worse_on_the_test_rows_is_not_recommended(tmp_path:
     record = example_record()
     with closing(open_store(str(tmp_path / "runs.db"))) as store:
         record.certificate = certify(store, Certified(scores=([1.0] * 12, [0.0] * 10 + [1.0] * 2)).into(store))
-    ended = RunSummary(
-        settings=RunConfig.model_construct(),
-        run_id="r1",
-        store=None,
-        output=tmp_path / "runs" / "r1",
-        view=record,
-        finished=Finished(status="completed", metric_calls=600),
-        connected=True,
-        written=["best_candidate.json"],
-        seconds=1.0,
-        replayed=False,
-        by_hand=False,
-    )
+    finished = Finished(status="completed", metric_calls=600)
+    ended = summary(record, finished, tmp_path / "runs" / "r1", "best_candidate.json")
     show(ended, Console(file=out, width=200, force_terminal=True, color_system=None))
     text = "no: the test rows show that it is worse than the seed"
     assert f"{'use it':<15} {text}" in out.getvalue()
