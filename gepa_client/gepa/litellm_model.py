@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-from evolverpc_common.display_text import one_line
+from evolverpc_common.display_text import one_line, shell_line
 from evolverpc_common.model_prices import PriceTable, TokenCounts
 from evolverpc_common.rate_limiter import RateLimiter
 from gepa_client.errors import ConnectionLost
@@ -199,7 +199,8 @@ def _reads_variables() -> bool:
 
 
 def _needs_key(name: str, variables: Sequence[str]) -> str:
-    return f"{name} needs a key: set {' or '.join(variables)}, or try without one: `evolverpc demo-model`"
+    own = " (any text, with OPENAI_BASE_URL for a server of your own)" if name.startswith("openai/") else ""
+    return f"{name} needs a key: set {' or '.join(variables)}{own}, or try without one: `{shell_line(['demo-model'])}`"
 
 
 def is_hopeless(error: Exception) -> bool:

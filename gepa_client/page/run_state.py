@@ -79,12 +79,10 @@ def _parent(parent: dict[str, Any] | None) -> str | None:
 
 def _commands(run: StoredRun, store: str | None, started: Started | None, end: int) -> Iterator[CommandHint]:
     if run.status == "running":
-        yield CommandHint(
-            command=command("pause", run.id, store=store), what="stop the run; `evolverpc resume` continues it"
-        )
+        yield CommandHint(command=command("pause", run.id, store=store), what="stop the run; `resume` continues it")
         yield CommandHint(
             command=command("cancel", run.id, store=store),
-            what="stop the run and mark it as cancelled; its results are kept, and `evolverpc resume` continues it",
+            what="stop the run and mark it as cancelled; its results are kept, and `resume` continues it",
         )
     if run.status in ("paused", "failed"):
         resumed = run.resumed_by or command("resume", run.id, store=store)

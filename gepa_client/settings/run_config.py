@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import model_validator
 
+from evolverpc_common.display_text import shell_line
 from evolverpc_common.settings.definition import anchored, settings_of
 from gepa_client.settings.run_settings import (
     BUILDS_IN_SANDBOX,
@@ -65,9 +66,10 @@ REPLACED: dict[str, str] = {
 """Parameters of `gepa.optimize` that are no settings here, each with the reason."""
 
 NO_PROPOSER = (
-    "nothing proposes new texts: give `reflection_lm` (without a key: `evolverpc demo-model`, then openai/demo), or "
-    "`propose` in a call of `optimize`, or write `propose_new_texts(candidate, reflective_dataset, components)` in the "
-    "program, which returns new texts by component (`proposeNewTexts` in TypeScript; capability `proposals`)"
+    f"nothing proposes new texts: give `reflection_lm` (without a key: `{shell_line(['demo-model'])}`, then "
+    "openai/demo), or `propose` in a call of `optimize`, or write `propose_new_texts(candidate, reflective_dataset, "
+    "components)` in the program, which returns new texts by component (`proposeNewTexts` in TypeScript; capability "
+    "`proposals`)"
 )
 
 SANDBOX_ONLY = tuple(name for name in SandboxSettings.model_fields if name not in ("repo", "model_prices"))
