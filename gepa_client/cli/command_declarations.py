@@ -76,6 +76,9 @@ DECLARED = {
     "optimize": Declared(
         """Improve the texts of the program behind one server or several; write its best candidate and a report.
 
+        A candidate is one set of texts; the seed is the program's own. A metric call runs a candidate on one row and
+        scores the output.
+
         Name running servers (`evolverpc serve program.py` starts one), or have them started in sandboxes with --repo,
         on this machine or, with --engine, on those of a Ray cluster. To end the run, give at least one limit, such as
         --max-metric-calls 500; a perfect score on every validation row ends it too, unless --past-perfect is given.
