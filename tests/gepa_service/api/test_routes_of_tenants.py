@@ -97,7 +97,10 @@ async def test_a_secret_is_written_and_listed_and_never_returned(call: Client, s
 async def test_a_secrets_name_is_one_of_a_variable_that_decides_nothing_of_the_machine(call: Client) -> None:
     for name in ("1A", "A-B", "A B", "x" * 65, "%00", "A%2FB"):
         assert (await call("owner", "PUT", f"/secrets/{name}", {"value": "v"})).status_code in (404, 422)
-    for name in ("GIT_SSH_COMMAND", "LD_PRELOAD", "PATH", "https_proxy"):
+    for name in (
+        *("GIT_SSH_COMMAND", "LD_PRELOAD", "NVM_DIR", "RAY_AUTH_TOKEN"),
+        *("HOME", "PATH", "https_proxy", "OPENAI_BASE_URL"),
+    ):
         refused = await call("owner", "PUT", f"/secrets/{name}", {"value": "v"})
         assert (refused.status_code, refused.json()["field"]) == (422, "name")
         assert "never passed on" in refused.json()["detail"]

@@ -177,13 +177,6 @@ def test_ids_of_one_thread_sort_by_time_also_within_a_millisecond_and_differ() -
     assert {len(each) for each in made} == {len("job_") + 32}
 
 
-@pytest.mark.parametrize("wrong", ["postgres://localhost/x", "http://localhost", "mongodb://", "mongodb://u:secret@/x"])
-def test_a_url_of_no_store_is_refused_without_its_password(wrong: str) -> None:
-    with pytest.raises(RecordError) as raised:
-        open_records(wrong)
-    assert "secret" not in str(raised.value)
-
-
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "records.db"
     content = b"no database at all" * 100
