@@ -20,6 +20,7 @@ from gepa_service.service import Service
 from tests.gepa_client.conftest import Host, environment
 from tests.gepa_client.word_program import Script, rows
 from tests.gepa_service.github_server import LoopbackGitHub, loopback_github
+from tests.sandbox_runtime.source.repositories import commit
 from tests.support.forked_client import ForkServer
 
 LOOPBACK = parse_networks(["127.0.0.0/8"])
@@ -130,6 +131,13 @@ async def _client(service: Service) -> AsyncIterator[httpx.AsyncClient]:
         httpx.AsyncClient(transport=transport, base_url="http://service") as client,
     ):
         yield client
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    """The address of a repository of one commit."""
+    commit(tmp_path / "program", {"program.py": "print('one')\n"})
+    return str(tmp_path / "program")
 
 
 @pytest.fixture

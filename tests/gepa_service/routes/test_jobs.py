@@ -1,24 +1,14 @@
 """Submitting, listing and controlling jobs."""
 
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import Work
 from gepa_service.records import TenantRecords
 from gepa_service.service import Service
 from tests.gepa_service.routes.conftest import Caller
-from tests.sandbox_runtime.source.repositories import commit
 
 LEAST = {"max_metric_calls": 30}
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> str:
-    commit(tmp_path / "program", {"program.py": "print('one')\n"})
-    return str(tmp_path / "program")
 
 
 async def submitted(caller: Caller, repo_url: str, /, **fields: Any) -> str:
