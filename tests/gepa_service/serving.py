@@ -1,13 +1,14 @@
-"""Serve the API by uvicorn in a thread, on a port of its own."""
+"""The API for tests: called without a socket, or served by uvicorn in a thread, on a port of its own."""
 
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import uvicorn
 from fastapi import FastAPI
 
@@ -37,6 +38,14 @@ def service_of(
         public_url="http://127.0.0.1",
         job_tokens=JobTokens(records, [b"m" * 32]),
     )
+
+
+@asynccontextmanager
+async def called(app: FastAPI, url: str) -> AsyncIterator[httpx.AsyncClient]:
+    """Run the application while the block runs; yield a client that calls it without a socket."""
+    transport = httpx.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=url) as client:
+        yield client
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from gepa_service.repositories.repository_access import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
 from gepa_service.service import Service
+from tests.gepa_service.serving import called
 
 MASTER = MasterKey(b"m" * 32)
 URL = "http://service"
@@ -110,8 +111,5 @@ class Client:
 
 @pytest.fixture
 async def call(app: FastAPI, tokens: Tokens) -> AsyncIterator[Client]:
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=URL) as http,
-    ):
+    async with called(app, URL) as http:
         yield Client(http, tokens)
