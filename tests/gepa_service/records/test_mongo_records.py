@@ -8,11 +8,7 @@ from pymongo.collection import Collection
 from pymongo.errors import AutoReconnect
 
 from gepa_service.records import RecordChanged, RecordError, RecordExists, open_records
-from tests.gepa_service.records.sample import Sample
-
-
-def sample(id_: str, **fields: object) -> Sample:
-    return Sample(tenant="acme", id=id_, **fields)
+from tests.gepa_service.records.sample import Sample, sample
 
 
 class LostResponses:

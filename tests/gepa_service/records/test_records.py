@@ -16,13 +16,9 @@ from gepa_service.records import (
     open_records,
 )
 from tests.gepa_service.records.conftest import Open
-from tests.gepa_service.records.sample import Other, Sample
+from tests.gepa_service.records.sample import Other, Sample, sample
 
 ODD = "\u00e9 \U0001f600 ' \" % _ $ . / \\ \u2028"
-
-
-def sample(id_: str, tenant: str = "acme", **fields: object) -> Sample:
-    return Sample(tenant=tenant, id=id_, **fields)
 
 
 def ids(found: list[Sample]) -> list[str]:

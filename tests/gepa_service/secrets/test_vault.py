@@ -22,6 +22,9 @@ VALUE = "sk-\u00e9-very-secret"
 
 @pytest.fixture
 def vault(records: RecordStore) -> Vault:
+    """The secrets of two tenants, acme and beta."""
+    for name in ("acme", "beta"):
+        records.insert(Tenant(tenant=TENANTS, id=name, name=name))
     return Vault(records, [MASTER])
 
 
