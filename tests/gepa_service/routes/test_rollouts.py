@@ -128,10 +128,7 @@ def of_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait_for_more(
-    editor: Caller,
-    service: Service,
-    tmp_path: Path,
-    dispatcher: None,
+    editor: Caller, service: Service, acme: TenantRecords, tmp_path: Path, dispatcher: None
 ) -> None:
     service.records.insert(Tenant(tenant=TENANTS, id="acme", name="Acme", quotas=Quotas(usd_per_month=3 * CALL_USD)))
     runs = "\n\ndef run(example, candidate):\n    return call(example['text'])\n"
@@ -149,14 +146,10 @@ async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait
         body = {"repo_url": str(tmp_path / "calling"), "tasks": tasks, "config": config, "options": priced(base_url)}
         accepted = await editor("POST", "/api/internal/rollouts/batch", body)
         batch_id = accepted.json()["batch_id"]
-        async with asyncio.timeout(WAIT_S):
-            while True:
-                waiting = (await editor("GET", f"/api/internal/rollouts/batch/{batch_id}")).json()
-                if waiting["reason"] == NOTHING_LEFT:
-                    break
-                await asyncio.sleep(0.1)
+        await eventually(lambda: getattr(acme.get(Work, batch_id), "reason", None) == NOTHING_LEFT, WAIT_S)
+        waiting = (await editor("GET", f"/api/internal/rollouts/batch/{batch_id}")).json()
         released.set()
-        assert waiting["status"] == "queued", waiting
+        assert (waiting["status"], waiting["reason"]) == ("queued", NOTHING_LEFT), waiting
         assert 3 * CALL_USD <= waiting["cost_usd"] < 12 * CALL_USD
         async with asyncio.timeout(WAIT_S):
             while True:  # a call in flight is counted when its process ends
