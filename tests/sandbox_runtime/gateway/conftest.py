@@ -114,4 +114,11 @@ async def sandbox(gateway: Gateway, egress: Egress | None = None, name: str = "s
     return Sandbox(session, *urls)
 
 
+@pytest.fixture
+async def one(opened: Opens) -> AsyncIterator[Sandbox]:
+    """A sandbox that reaches the models alone."""
+    async with opened() as gateway:
+        yield await sandbox(gateway)
+
+
 __all__ = ["GatewayPorts", "Opens", "Sandbox", "Recorded", "sandbox"]
