@@ -185,12 +185,8 @@ def test_a_database_that_is_away_ends_no_lease(
     one, two = (DispatcherLease(records, name, clock) for name in ("one", "two"))
     one.renew()
     two.renew()
-
-    def away(*_: object) -> None:
-        raise RecordsUnavailable("away")
-
     with monkeypatch.context() as patch:
-        patch.setattr(RecordStore, "get", away)
+        patch.setattr(RecordStore, "get", raising(RecordsUnavailable("away")))
         for _ in range(40):
             clock.present += 1
             with pytest.raises(RecordsUnavailable):
