@@ -49,11 +49,11 @@ async def called(app: FastAPI, url: str) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @contextmanager
-def served(service: Service, prepare: Callable[[FastAPI], object] = lambda _: None, port: int = 0) -> Iterator[str]:
+def served(service: Service, prepare: Callable[[FastAPI], object] = lambda _: None) -> Iterator[str]:
     """Serve the application while the block runs; yield its URL. `prepare`: gets the application before it starts."""
     app = create_app(service)
     prepare(app)
-    with served_app(app, port) as url:
+    with served_app(app) as url:
         yield url
 
 

@@ -23,11 +23,12 @@ from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub, loopback_github
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
-from tests.gepa_service.platform import MASTER, Platform, platform, whole_api, working
+from tests.gepa_service.platform import MASTER, Platform, platform, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.gepa_service.routes.test_payloads import has_fields
 from tests.gepa_service.routes.test_repositories import installed
 from tests.gepa_service.routes.test_rollouts import polled
+from tests.gepa_service.serving import served
 from tests.sandbox_runtime.source.repositories import commit, git
 from tests.support import scripted_anthropic
 from tests.support.processes import processes_with
@@ -91,8 +92,7 @@ async def service_with(github: LoopbackGitHub, opened: Platform) -> AsyncIterato
     keys = [opened.key(tenant, "owner") for tenant in ("acme", "rival")]
     parts = opened.parts(revealed=partial(revealed, vault))
     place = replace(opened.place(), sandbox="bubblewrap")
-    api = whole_api(opened, github=opened.github, webhook_key=MASTER, vault=vault)
-    with api as url, working(parts, place):
+    with served(opened.parts(webhook_key=MASTER, vault=vault)) as url, working(parts, place):
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
             yield Caller(client, keys[0]), Caller(client, keys[1])
 

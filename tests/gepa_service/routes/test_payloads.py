@@ -14,7 +14,7 @@ from gepa_service.model.work import ENDED, Work
 from gepa_service.records import TenantRecords
 from tests.gepa_service.github_server import LoopbackGitHub
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
-from tests.gepa_service.platform import platform, whole_api, working
+from tests.gepa_service.platform import platform, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.gepa_service.routes.test_rollouts import polled
 from tests.rpc_server.dspy.conftest import dspy_python
@@ -122,8 +122,8 @@ async def running(tmp_path: Path) -> AsyncIterator[tuple[Caller, TenantRecords]]
     """An editor of a whole service with a worker, and the editor's records."""
     with platform(tmp_path) as opened:
         key = opened.key("acme", "editor")
-        with whole_api(opened) as url, working(opened.parts(), opened.place()):
-            async with httpx.AsyncClient(base_url=url, timeout=WAIT_S) as client:
+        with working(opened.parts(), opened.place()):
+            async with httpx.AsyncClient(base_url=opened.api, timeout=WAIT_S) as client:
                 yield Caller(client, key), opened.of("acme")
 
 

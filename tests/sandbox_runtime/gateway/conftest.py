@@ -16,7 +16,6 @@ from sandbox_runtime.gateway import (
     Gateway,
     GatewayEvent,
     GatewayPolicy,
-    GatewayPorts,
     GatewayRefusal,
     HostConnection,
     Provider,
@@ -119,6 +118,3 @@ async def one(opened: Opens) -> AsyncIterator[Sandbox]:
     """A sandbox that reaches the models alone."""
     async with opened() as gateway:
         yield await sandbox(gateway)
-
-
-__all__ = ["GatewayPorts", "Opens", "Sandbox", "Recorded", "sandbox"]

@@ -22,9 +22,9 @@ PAGE = 10
 Metadata = Mapping[str, str]
 
 
-def jwt(lifetime_s: float = 1200.0) -> str:
+def jwt() -> str:
     """An unsigned token with an expiry time."""
-    claims = base64.urlsafe_b64encode(json.dumps({"exp": time.time() + lifetime_s}).encode()).decode().rstrip("=")
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": time.time() + 1200}).encode()).decode().rstrip("=")
     return f"e30.{claims}.loopback"
 
 
