@@ -110,11 +110,10 @@ async def ended(owner: Caller, job_id: str, wait_s: float = WAIT_S) -> dict[str,
 
 @dataclass(frozen=True)
 class Delivered:
-    """The job and its version as the API shows them, the pull request, and a clone of its branch."""
+    """The job and its version as the API shows them, and a clone of the branch of the pull request."""
 
     job: dict[str, Any]
     version: dict[str, Any]
-    pull: dict[str, Any]
     clone: Path
 
 
@@ -173,7 +172,7 @@ async def delivered(
     assert git(bare, "rev-parse", f"{pull['head']}^") == base
     assert git(bare, "rev-parse", pull["head"]) == done.json()["commit"]
     git(folder, "clone", "--quiet", "--branch", pull["head"], str(bare), "delivered")
-    return Delivered(job, shown, pull, folder / "delivered")
+    return Delivered(job, shown, folder / "delivered")
 
 
 async def status_of(folder: Path, *arguments: str) -> int:

@@ -30,13 +30,9 @@ URL = "http://service"
 
 @dataclass
 class Tokens:
-    """A token of each kind. `job_id`: the running job of acme that the job token is for. `attempt_id`: of the attempt
-    token, which `RESOURCES` makes.
-    """
+    """A token of each kind. The job token is for a running job of acme; `RESOURCES` makes that of the attempt token."""
 
     tokens: dict[str, str] = field(default_factory=dict)
-    job_id: str = "job_of_token"
-    attempt_id: str = "job_of_attempt"
 
     def __getitem__(self, kind: str) -> str:
         return self.tokens[kind]
@@ -66,9 +62,9 @@ def tokens(records: RecordStore) -> Tokens:
         if kind == "revoked":  # by a process whose clock is ahead
             records.replace(revoke_key(records, record).model_copy(update={"revoked": now() + timedelta(hours=1)}))
         made.tokens[kind] = key
-    job, issue = running(made.job_id), JobTokens(records, [MASTER.value]).issue
+    job, issue = running("job_of_token"), JobTokens(records, [MASTER.value]).issue
     records.insert(job)
-    made.tokens |= {"job token": issue(job), "attempt token": issue(running(made.attempt_id), role="attempt")}
+    made.tokens |= {"job token": issue(job), "attempt token": issue(running("job_of_attempt"), role="attempt")}
     return made
 
 

@@ -68,9 +68,7 @@ async def test_unknown_paths_methods_and_types_are_problems(call: Client) -> Non
 
 
 @pytest.mark.parametrize("announced", [True, False])
-async def test_a_body_that_is_too_long_is_refused(
-    call: Client, app: FastAPI, monkeypatch: pytest.MonkeyPatch, announced: bool
-) -> None:
+async def test_a_body_that_is_too_long_is_refused(call: Client, announced: bool) -> None:
     async def parts() -> Any:
         for _ in range(40):
             yield b"x" * (1 << 20)

@@ -162,9 +162,7 @@ def job(**fields: object) -> Work:
     return Work(tenant="acme", id=new_id("job"), repo_url="r", created_by="c", **fields)
 
 
-async def test_usage_counts_this_months_jobs_their_cost_and_requests(
-    call: Client, records: RecordStore, service: Service
-) -> None:
+async def test_usage_counts_this_months_jobs_their_cost_and_requests(call: Client, records: RecordStore) -> None:
     running, ended, pending = job(status="running"), job(status="completed"), job()
     foreign = job().model_copy(update={"tenant": "beta"})
     before = job(status="completed").model_copy(update={"id": id_at("job", now() - timedelta(days=32))})
@@ -195,7 +193,7 @@ async def test_the_service_is_ready_only_while_its_databases_answer(call: Client
 
 
 async def test_figures_are_for_the_operator_alone_and_state_requests_work_its_queue_sandboxes_and_spending(
-    call: Client, records: RecordStore, service: Service
+    call: Client, records: RecordStore
 ) -> None:
     for each in (job(created=now() - timedelta(seconds=90)), job(status="running")):
         records.insert(each)

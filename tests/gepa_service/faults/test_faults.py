@@ -69,7 +69,6 @@ class Round:
     store_url: str
     processes: Processes
     cutters: tuple[Cutter, Cutter]
-    proxy: Proxy
     mongo: MongoProcess | None
     sink: str | None
     keys: dict[str, str]
@@ -205,7 +204,7 @@ def round_of(number: int, folder: Path, sandbox: str, *, with_mongo: bool) -> It
         listening(processes.port)
         repo = word_repository(folder / "repo")
         sink = stack.enter_context(note_sink(folder)) if sandbox == "bubblewrap" else None
-        parts = (number, folder, repo, records, journals, processes, (cutters[0], cutters[1]), proxy, mongo, sink)
+        parts = (number, folder, repo, records, journals, processes, (cutters[0], cutters[1]), mongo, sink)
         yield Round(*parts, keys, random)
 
 

@@ -30,13 +30,11 @@ ROLES = ("owner", "editor", "viewer")
 
 @dataclass
 class Keys:
-    """Recognizes `TENANT-ROLE` as a key, unless it was revoked; `checked`: each one that was asked for."""
+    """Recognizes `TENANT-ROLE` as a key, unless it was revoked."""
 
     revoked: set[str] = field(default_factory=set)
-    checked: list[str] = field(default_factory=list)
 
     def recognize(self, token: str, _tenant: str | None = None) -> Principal | None:
-        self.checked.append(token)
         tenant, _, role = token.partition("-")
         if token in self.revoked or role not in ROLES:
             return None

@@ -143,7 +143,7 @@ async def test_a_wrong_budget_is_refused(editor: Caller, program: str) -> None:
 
 
 async def test_work_beyond_a_quota_is_refused_with_the_quota_and_when_to_try_again(
-    editor: Caller, program: str, acme: TenantRecords, service: Service
+    editor: Caller, program: str, service: Service
 ) -> None:
     quotas = Quotas(jobs_queued=1, sandboxes=2)
     tenant = Tenant(tenant=TENANTS, id="acme", name="acme", quotas=quotas)

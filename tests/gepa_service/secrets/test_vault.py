@@ -78,7 +78,7 @@ def test_a_changed_ciphertext_is_noticed(vault: Vault, position: int) -> None:
         revealed(vault, "acme")
 
 
-def test_a_wrong_master_key_is_a_clear_error_and_damages_nothing(vault: Vault, tmp_path: Path) -> None:
+def test_a_wrong_master_key_is_a_clear_error_and_damages_nothing(vault: Vault) -> None:
     vault.put("acme", "MODEL_KEY", VALUE)
     before = vault.records.get(Tenant, TENANTS, "acme"), vault.records.get(Secret, "acme", "MODEL_KEY")
     wrong = Vault(vault.records, [OTHER])

@@ -164,9 +164,7 @@ async def test_closing_the_session_ends_a_running_stream(
     await asyncio.wait_for(provider.left.wait(), 30)
 
 
-async def test_the_variables_lead_programs_to_the_gateway_and_hold_no_key(
-    opened: Opens, provider: StubProvider
-) -> None:
+async def test_the_variables_lead_programs_to_the_gateway_and_hold_no_key(opened: Opens) -> None:
     more = configured("open-router", "https://openrouter.ai/api/v1", {"THEIRS": KEY}, key_env="THEIRS")
     async with opened(providers=(more,)) as gateway:
         env = gateway.open_session("sandbox-1", Open()).env("http://10.0.0.1:8181", "http://10.0.0.1:8182")
