@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from tests.faults.checking import Undisturbed
-from tests.faults.mongo import Mongo
 from tests.faults.optimizing import LONG_LEASE_S, Run
 from tests.faults.runs import Setup
 from tests.faults.serving import Server
+from tests.gepa_client.journal.mongo_process import MongoProcess
 from tests.support.forked_client import ForkServer
 
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "1"))
@@ -93,10 +93,11 @@ def calm_run(run: Runs, forks: ForkServer | None) -> Runs:
 
 
 @pytest.fixture
-def mongo(tmp_path: Path) -> Iterator[Mongo]:
+def mongo(tmp_path: Path) -> Iterator[MongoProcess]:
     """A MongoDB of the test's own."""
-    with Mongo(tmp_path / "mongo") as server:
-        yield server
+    server = MongoProcess(tmp_path, in_memory=False)
+    yield server
+    server.kill()
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,7 @@ LONG_LEASE_S = 10.0
 """For runs that are not taken over: on a busy machine a driver may miss its heartbeat for a second."""
 
 COMPLETED, PAUSED = 0, 3
+RESUMES = 6
 Victim = Literal["both", "parent", "child"]
 
 
@@ -163,17 +164,17 @@ class Run:
 
     # --- processes ---------------------------------------------------------------------------------------------------
 
-    def start(self, *more: object) -> Driver:
+    def start(self) -> Driver:
         """`evolverpc optimize`."""
         flags = [*self.setup.flags(), "--store", self.store, "--lease-s", self.lease_s, "--no-check"]
-        return self._drive("optimize", *self.urls, *flags, *more)
+        return self._drive("optimize", *self.urls, *flags)
 
-    def resume(self, *more: object, environment: Mapping[str, str] | None = None) -> Driver:
+    def resume(self) -> Driver:
         """`evolverpc resume`."""
-        return self._drive("resume", self.find(), "--store", self.store, *more, environment=environment)
+        return self._drive("resume", self.find(), "--store", self.store)
 
-    def _drive(self, *arguments: object, environment: Mapping[str, str] | None = None) -> Driver:
-        driver = Driver(arguments, self.folder, {**self.environment, **(environment or {})}, self._fork_server)
+    def _drive(self, *arguments: object) -> Driver:
+        driver = Driver(arguments, self.folder, self.environment, self._fork_server)
         self.drivers.append(driver)
         return driver
 
@@ -245,9 +246,9 @@ class Run:
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
-    def finish(self, driver: Driver, *, resumes: int = 6) -> Ended:
+    def finish(self, driver: Driver) -> Ended:
         """Wait for the end of the run, resuming it while another driver seems to hold it or it has paused."""
-        for _ in range(resumes):
+        for _ in range(RESUMES):
             ended = driver.wait()
             if ended.status == COMPLETED:
                 return ended

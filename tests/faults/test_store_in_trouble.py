@@ -12,10 +12,10 @@ import pytest
 
 from tests.faults.checking import Undisturbed, check
 from tests.faults.conftest import Runs, Serve
-from tests.faults.mongo import Mongo
 from tests.faults.optimizing import LEASE_S, LONG_LEASE_S, PAUSED
 from tests.faults.runs import Setup, seeded
 from tests.faults.serving import PROCESSES
+from tests.gepa_client.journal.mongo_process import MongoProcess
 
 DISK_BYTES = 16 * 2**20
 
@@ -91,7 +91,7 @@ def test_a_store_locked_beyond_the_lease_pauses_the_run(
 
 @pytest.mark.long
 def test_a_mongodb_that_restarts_costs_nothing_but_time(
-    number: int, calm_run: Runs, shared_server: Serve, setup: Setup, expected: Undisturbed, mongo: Mongo
+    number: int, calm_run: Runs, shared_server: Serve, setup: Setup, expected: Undisturbed, mongo: MongoProcess
 ) -> None:
     rng = seeded("mongo", number)
     moment = rng.randint(1, int(expected.lines * 0.8))

@@ -113,16 +113,16 @@ class Platform:
         assert found is not None
         return found
 
-    def until(self, job: Work, wanted: Callable[[Work], bool], timeout_s: float = WAIT_S) -> Work:
+    def until(self, job: Work, wanted: Callable[[Work], bool]) -> Work:
         """Wait until the job is as wanted, and return it."""
-        until = time.monotonic() + timeout_s
+        until = time.monotonic() + WAIT_S
         while not wanted(found := self.get(job)):
             assert time.monotonic() < until, f"waited in vain; the job is {found!r}\n{self.log(job)}"
             time.sleep(0.05)
         return found
 
-    def ended(self, job: Work, timeout_s: float = WAIT_S) -> Work:
-        return self.until(job, lambda found: found.status in ENDED, timeout_s)
+    def ended(self, job: Work) -> Work:
+        return self.until(job, lambda found: found.status in ENDED)
 
     def log(self, job: Work) -> str:
         folders = sorted((self.folder / "jobs").glob(f"{job.id}-*"))
@@ -131,10 +131,10 @@ class Platform:
 
 
 @contextmanager
-def platform(folder: Path, journals: str | None = None, records: str | None = None) -> Iterator[Platform]:
-    """A service over SQLite files, or other databases."""
-    opened = open_records(records or str(folder / "records.db"))
-    where = journals or str(folder / "journals.db")
+def platform(folder: Path) -> Iterator[Platform]:
+    """A service over SQLite files."""
+    opened = open_records(str(folder / "records.db"))
+    where = str(folder / "journals.db")
     store = open_store(where)
     tokens = JobTokens(opened, [MASTER])
     try:
@@ -145,13 +145,6 @@ def platform(folder: Path, journals: str | None = None, records: str | None = No
     finally:
         store.close()
         opened.close()
-
-
-@contextmanager
-def whole_api(opened: Platform, **parts: Any) -> Iterator[str]:
-    """Serve the whole API of a platform while the block runs; yield its URL. `parts`: further ones of the service."""
-    with served(opened.parts(**parts)) as url:
-        yield url
 
 
 @contextmanager
@@ -185,9 +178,9 @@ def word_repository(folder: Path) -> Path:
     return folder
 
 
-def word_settings(log: Path | str, *, metric_calls: int = 60, seed: int = 0, slower: int = 1) -> dict[str, Any]:
+def word_settings(log: Path | str, *, metric_calls: int = 60, slower: int = 1) -> dict[str, Any]:
     """The settings of a short run; the program notes in `log`, a file or an http:// URL, what it runs."""
-    setup = Setup(train=6, val=4, proposals="1x1", metric_calls=metric_calls, seed=seed)
+    setup = Setup(train=6, val=4, proposals="1x1", metric_calls=metric_calls)
 
     def rows(first: int, count: int) -> list[dict[str, Any]]:
         found = [setup._row(number, log) for number in range(first, first + count)]
@@ -197,7 +190,7 @@ def word_settings(log: Path | str, *, metric_calls: int = 60, seed: int = 0, slo
         "trainset": rows(0, 6),
         "valset": rows(6, 4),
         "testset": rows(10, 4),
-        "seed": seed,
+        "seed": setup.seed,
         "max_metric_calls": metric_calls,
         "reflection_minibatch_size": 3,
         "lease_s": LEASE_S,

@@ -1,13 +1,14 @@
-"""Serve the API by uvicorn in a thread, on a port of its own."""
+"""The API for tests: called without a socket, or served by uvicorn in a thread, on a port of its own."""
 
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import uvicorn
 from fastapi import FastAPI
 
@@ -39,12 +40,20 @@ def service_of(
     )
 
 
+@asynccontextmanager
+async def called(app: FastAPI, url: str) -> AsyncIterator[httpx.AsyncClient]:
+    """Run the application while the block runs; yield a client that calls it without a socket."""
+    transport = httpx.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url=url) as client:
+        yield client
+
+
 @contextmanager
-def served(service: Service, prepare: Callable[[FastAPI], object] = lambda _: None, port: int = 0) -> Iterator[str]:
+def served(service: Service, prepare: Callable[[FastAPI], object] = lambda _: None) -> Iterator[str]:
     """Serve the application while the block runs; yield its URL. `prepare`: gets the application before it starts."""
     app = create_app(service)
     prepare(app)
-    with served_app(app, port) as url:
+    with served_app(app) as url:
         yield url
 
 

@@ -23,11 +23,12 @@ from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub, loopback_github
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
-from tests.gepa_service.platform import MASTER, Platform, platform, whole_api, working
+from tests.gepa_service.platform import MASTER, Platform, platform, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.gepa_service.routes.test_payloads import has_fields
 from tests.gepa_service.routes.test_repositories import installed
 from tests.gepa_service.routes.test_rollouts import polled
+from tests.gepa_service.serving import served
 from tests.sandbox_runtime.source.repositories import commit, git
 from tests.support import scripted_anthropic
 from tests.support.processes import processes_with
@@ -91,8 +92,7 @@ async def service_with(github: LoopbackGitHub, opened: Platform) -> AsyncIterato
     keys = [opened.key(tenant, "owner") for tenant in ("acme", "rival")]
     parts = opened.parts(revealed=partial(revealed, vault))
     place = replace(opened.place(), sandbox="bubblewrap")
-    api = whole_api(opened, github=opened.github, webhook_key=MASTER, vault=vault)
-    with api as url, working(parts, place):
+    with served(opened.parts(webhook_key=MASTER, vault=vault)) as url, working(parts, place):
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:
             yield Caller(client, keys[0]), Caller(client, keys[1])
 
@@ -110,11 +110,10 @@ async def ended(owner: Caller, job_id: str, wait_s: float = WAIT_S) -> dict[str,
 
 @dataclass(frozen=True)
 class Delivered:
-    """The job and its version as the API shows them, the pull request, and a clone of its branch."""
+    """The job and its version as the API shows them, and a clone of the branch of the pull request."""
 
     job: dict[str, Any]
     version: dict[str, Any]
-    pull: dict[str, Any]
     clone: Path
 
 
@@ -173,7 +172,7 @@ async def delivered(
     assert git(bare, "rev-parse", f"{pull['head']}^") == base
     assert git(bare, "rev-parse", pull["head"]) == done.json()["commit"]
     git(folder, "clone", "--quiet", "--branch", pull["head"], str(bare), "delivered")
-    return Delivered(job, shown, pull, folder / "delivered")
+    return Delivered(job, shown, folder / "delivered")
 
 
 async def status_of(folder: Path, *arguments: str) -> int:

@@ -88,9 +88,9 @@ class BackendUnderTest:
         """Start one that is ended with the runtime."""
         return await self.runtime.start(self.spec(**changes))
 
-    def processes(self, name: str = "SUITE_RUN", value: str | None = None) -> list[int]:
+    def processes(self, name: str = "SUITE_RUN") -> list[int]:
         """Those on this machine with this variable in their environment."""
-        wanted = f"\0{name}={value or self.run}\0".encode()
+        wanted = f"\0{name}={self.run}\0".encode()
         return [pid for pid, environment in _environments() if wanted in b"\0" + environment]
 
     async def outlived(self, name: str = "SUITE_RUN") -> list[int]:

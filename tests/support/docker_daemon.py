@@ -41,12 +41,12 @@ def containers() -> list[str]:
 
 
 @contextlib.contextmanager
-def running_daemon(storage: str = "overlay2") -> Iterator[str]:
+def running_daemon() -> Iterator[str]:
     """Run a daemon, and yield its `DOCKER_HOST`."""
     folder = Path(tempfile.mkdtemp(prefix="evdocker", dir="/var/tmp"))
     hide = " && ".join(f"{{ [ ! -d {path} ] || mount -t tmpfs none {path}; }}" for path in HIDDEN)
     daemon = (
-        *("dockerd", "--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver", storage),
+        *("dockerd", "--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver", "overlay2"),
         *("--data-root", str(folder / "data"), "--exec-root", str(folder / "exec")),
         *("--pidfile", str(folder / "pid"), "--host", f"unix://{folder}/s"),
     )

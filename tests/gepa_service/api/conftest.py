@@ -22,6 +22,7 @@ from gepa_service.repositories.repository_access import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
 from gepa_service.service import Service
+from tests.gepa_service.serving import called
 
 MASTER = MasterKey(b"m" * 32)
 URL = "http://service"
@@ -29,13 +30,9 @@ URL = "http://service"
 
 @dataclass
 class Tokens:
-    """A token of each kind. `job_id`: the running job of acme that the job token is for. `attempt_id`: of the attempt
-    token, which `RESOURCES` makes.
-    """
+    """A token of each kind. The job token is for a running job of acme; `RESOURCES` makes that of the attempt token."""
 
     tokens: dict[str, str] = field(default_factory=dict)
-    job_id: str = "job_of_token"
-    attempt_id: str = "job_of_attempt"
 
     def __getitem__(self, kind: str) -> str:
         return self.tokens[kind]
@@ -62,12 +59,12 @@ def tokens(records: RecordStore) -> Tokens:
     ):
         key, record = make_key(tenant, kind, role, now() - timedelta(seconds=1) if kind == "expired" else None)
         records.insert(record)
-        if kind == "revoked":
-            revoke_key(records, record)
+        if kind == "revoked":  # by a process whose clock is ahead
+            records.replace(revoke_key(records, record).model_copy(update={"revoked": now() + timedelta(hours=1)}))
         made.tokens[kind] = key
-    job, issue = running(made.job_id), JobTokens(records, [MASTER.value]).issue
+    job, issue = running("job_of_token"), JobTokens(records, [MASTER.value]).issue
     records.insert(job)
-    made.tokens |= {"job token": issue(job), "attempt token": issue(running(made.attempt_id), role="attempt")}
+    made.tokens |= {"job token": issue(job), "attempt token": issue(running("job_of_attempt"), role="attempt")}
     return made
 
 
@@ -110,8 +107,5 @@ class Client:
 
 @pytest.fixture
 async def call(app: FastAPI, tokens: Tokens) -> AsyncIterator[Client]:
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=URL) as http,
-    ):
+    async with called(app, URL) as http:
         yield Client(http, tokens)

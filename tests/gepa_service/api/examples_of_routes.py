@@ -14,13 +14,14 @@ from gepa_client.errors import RunExists
 from gepa_client.journal.store import open_store
 from gepa_service.auth.keys import make_key
 from gepa_service.auth.recognize import make_member
-from gepa_service.model.program_version import Program, Promotion, Repository
+from gepa_service.model.program_version import Promotion, Repository
 from gepa_service.model.tenant import AuditEntry
 from gepa_service.model.work import LogChunk, LogLine, ProgramWork, Status, TaskResult, Work, task_result_id
 from gepa_service.records import RecordExists, new_id, now
 from gepa_service.service import Service
 from gepa_service.webhooks import Webhook, WebhookDelivery
 from tests.gepa_client.journal.sample_runs import run
+from tests.gepa_service import page_records
 from tests.gepa_service.api.conftest import running
 
 MARKER = "marker-of-a-foreign-tenant"
@@ -64,17 +65,8 @@ def text_for(tenant: str) -> str:
 def _job(status: Status) -> Callable[[Service, str], str]:
     def make(service: Service, tenant: str) -> str:
         text = text_for(tenant)
-        made = Work(
-            tenant=tenant,
-            id=new_id("job"),
-            repo_url=f"https://example.org/{text}",
-            created_by=text,
-            status=status,
-            reason=text,
-            settings={"name": text},
-            failure={"message": text},
-        )
-        service.records.insert(made)
+        made = page_records.job(tenant, status, lambda: text)
+        service.records.insert(made.model_copy(update={"failure": {"message": text}}))
         with contextlib.closing(open_store(service.journals)) as store:
             store.create(run(made.id, name=text, reason=text, status=status))
         return made.id
@@ -124,18 +116,8 @@ def _log(service: Service, tenant: str) -> str:
 
 def _program(service: Service, tenant: str) -> str:
     text = text_for(tenant)
-    made = Program(
-        tenant=tenant,
-        id=new_id("program"),
-        line=text,
-        job_id=text,
-        repo_url=text,
-        texts={"prompt": text},
-        diff=text,
-        patch=text,
-        verdict="improved",
-    )
-    service.records.insert(made)
+    made = page_records.program(tenant, lambda: text, (text,))
+    service.records.insert(made.model_copy(update={"verdict": "improved"}))
     return made.id
 
 

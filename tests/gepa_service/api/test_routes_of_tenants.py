@@ -97,7 +97,10 @@ async def test_a_secret_is_written_and_listed_and_never_returned(call: Client, s
 async def test_a_secrets_name_is_one_of_a_variable_that_decides_nothing_of_the_machine(call: Client) -> None:
     for name in ("1A", "A-B", "A B", "x" * 65, "%00", "A%2FB"):
         assert (await call("owner", "PUT", f"/secrets/{name}", {"value": "v"})).status_code in (404, 422)
-    for name in ("GIT_SSH_COMMAND", "LD_PRELOAD", "PATH", "https_proxy"):
+    for name in (
+        *("GIT_SSH_COMMAND", "LD_PRELOAD", "NVM_DIR", "RAY_AUTH_TOKEN"),
+        *("HOME", "PATH", "https_proxy", "OPENAI_BASE_URL"),
+    ):
         refused = await call("owner", "PUT", f"/secrets/{name}", {"value": "v"})
         assert (refused.status_code, refused.json()["field"]) == (422, "name")
         assert "never passed on" in refused.json()["detail"]
@@ -159,9 +162,7 @@ def job(**fields: object) -> Work:
     return Work(tenant="acme", id=new_id("job"), repo_url="r", created_by="c", **fields)
 
 
-async def test_usage_counts_this_months_jobs_their_cost_and_requests(
-    call: Client, records: RecordStore, service: Service
-) -> None:
+async def test_usage_counts_this_months_jobs_their_cost_and_requests(call: Client, records: RecordStore) -> None:
     running, ended, pending = job(status="running"), job(status="completed"), job()
     foreign = job().model_copy(update={"tenant": "beta"})
     before = job(status="completed").model_copy(update={"id": id_at("job", now() - timedelta(days=32))})
@@ -192,7 +193,7 @@ async def test_the_service_is_ready_only_while_its_databases_answer(call: Client
 
 
 async def test_figures_are_for_the_operator_alone_and_state_requests_work_its_queue_sandboxes_and_spending(
-    call: Client, records: RecordStore, service: Service
+    call: Client, records: RecordStore
 ) -> None:
     for each in (job(created=now() - timedelta(seconds=90)), job(status="running")):
         records.insert(each)

@@ -11,6 +11,7 @@ from gepa_service.auth.keys import key_of_owner, public_id_of, revoke_key
 from gepa_service.model.work import Work
 from gepa_service.service import Service
 from tests.gepa_service.api.conftest import URL, Client, Tokens
+from tests.gepa_service.serving import called
 
 OWN = {"origin": URL, "sec-fetch-site": "same-origin"}
 
@@ -49,11 +50,7 @@ async def test_over_https_the_cookie_is_of_this_host_and_of_https_alone(
     service: Service, tokens: Tokens, port: str
 ) -> None:
     app = create_app(replace(service, public_url=f"https://gepa.example.org{port}"))
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="https://gepa.example.org") as http,
-    ):
+    async with called(app, "https://gepa.example.org") as http:
         own = {"origin": "https://gepa.example.org"}
         response = await http.post("/session", json={"token": tokens["editor"]}, headers=own)
         assert response.headers["set-cookie"].startswith("__Host-gepa_session=")

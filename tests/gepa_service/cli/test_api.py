@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from gepa_service.cli.service_parts import ConfigurationError, listening_socket,
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records import open_records
 from tests.gepa_service.cli.in_process import ran
+from tests.support.waiting import until
 
 WAIT_S = 60
 
@@ -47,16 +47,11 @@ def running(folder: Path, *arguments: str, descriptors: int = 1024) -> Iterator[
         process.communicate()
 
 
-def answered(client: httpx.Client, process: "subprocess.Popen[str]") -> None:
-    until = time.monotonic() + WAIT_S
-    while True:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        try:
-            if client.get("/health").status_code == 200:
-                return
-        except httpx.TransportError:
-            time.sleep(0.1)
+def is_up(client: httpx.Client, process: "subprocess.Popen[str]") -> bool:
+    assert process.poll() is None, process.communicate()
+    with contextlib.suppress(httpx.TransportError):
+        return client.get("/health").status_code == 200
+    return False
 
 
 HEAD = b"POST /optimize HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -92,7 +87,7 @@ def test_it_serves_the_keys_of_the_database_beside_slow_connections_and_ends_on_
         running(tmp_path, "--allow-local", descriptors=128) as (url, process),
         httpx.Client(base_url=url, timeout=WAIT_S) as client,
     ):
-        answered(client, process)
+        until(lambda: is_up(client, process), WAIT_S)
         open_slow_connections_beyond_all_descriptors(url)
         assert client.get("/jobs", headers=headers).json() == {"items": [], "next": None}
         assert client.get("/jobs").status_code == 401

@@ -1,9 +1,7 @@
 """The Python client, over a real service: from a repository to a promoted version, and what it raises."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,19 +18,6 @@ from tests.gepa_service.cli.test_up import up
 pytestmark = pytest.mark.timeout(400)
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[dict[str, Any]]:
-    with up(tmp_path / "data") as started:
-        yield started
-
-
-@pytest.fixture
-def api(tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """The address of an API in this process, and the key of an owner."""
-    with serving.served_with_key(tmp_path, "owner") as served:
-        yield served
-
-
 def repository(folder: Path) -> Path:
     sys.path.insert(0, str(pages.ROOT / "examples" / "service"))
     try:
@@ -43,8 +28,8 @@ def repository(folder: Path) -> Path:
 
 
 @pytest.mark.long
-def test_a_program_is_connected_optimized_followed_and_promoted(service: dict[str, Any], tmp_path: Path) -> None:
-    with ServiceClient(service["url"], service["key"]) as client:
+def test_a_program_is_connected_optimized_followed_and_promoted(tmp_path: Path) -> None:
+    with up(tmp_path / "data") as service, ServiceClient(service["url"], service["key"]) as client:
         connected = client.connect_git(ConnectRequest(repo_url=str(repository(tmp_path / "program"))))
         request = OptimizeRequest.model_validate(
             {
@@ -74,8 +59,12 @@ def test_a_program_is_connected_optimized_followed_and_promoted(service: dict[st
         assert (refused.value.status, refused.value.type) == (409, "urn:evolverpc:wrong-status")
 
 
-def test_a_refusal_is_a_problem_with_its_status_and_kind(api: tuple[str, str]) -> None:
-    url, key = api
+def test_a_refusal_is_a_problem_with_its_status_and_kind(tmp_path: Path) -> None:
+    with serving.served_with_key(tmp_path, "owner") as (url, key):
+        check_refusals(url, key)
+
+
+def check_refusals(url: str, key: str) -> None:
     with ServiceClient(url, key) as client:
         with pytest.raises(ServiceProblem) as absent:
             client.job("job_of/another?")

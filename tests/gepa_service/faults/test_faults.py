@@ -17,9 +17,9 @@ from gepa_client.journal.store import Store, open_store
 from gepa_service.auth.keys import make_key
 from gepa_service.model.work import ENDED, Work
 from gepa_service.records import RecordStore, RecordsUnavailable, new_id, open_records
-from tests.faults.mongo import Mongo
 from tests.faults.outcome import executions_of, faults
 from tests.faults.proxy import Proxy
+from tests.gepa_client.journal.mongo_process import MongoProcess
 from tests.gepa_service.faults.cutter import Cutter
 from tests.gepa_service.faults.followers import Follower
 from tests.gepa_service.faults.note_sink import note_sink
@@ -69,8 +69,7 @@ class Round:
     store_url: str
     processes: Processes
     cutters: tuple[Cutter, Cutter]
-    proxy: Proxy
-    mongo: Mongo | None
+    mongo: MongoProcess | None
     sink: str | None
     keys: dict[str, str]
     random: Random
@@ -186,7 +185,9 @@ def round_of(number: int, folder: Path, sandbox: str, *, with_mongo: bool) -> It
     folder.mkdir(exist_ok=True)
     random = Random(number)
     with ExitStack() as stack:
-        mongo = stack.enter_context(Mongo(folder / "mongo")) if with_mongo else None
+        mongo = MongoProcess(folder, in_memory=False) if with_mongo else None
+        if mongo is not None:
+            stack.callback(mongo.kill)
         databases = [str(folder / name) for name in ("records.db", "journals.db")]
         where, journals = (mongo.url, mongo.url) if mongo is not None else databases
         records = stack.enter_context(closing(open_records(where)))
@@ -203,7 +204,7 @@ def round_of(number: int, folder: Path, sandbox: str, *, with_mongo: bool) -> It
         listening(processes.port)
         repo = word_repository(folder / "repo")
         sink = stack.enter_context(note_sink(folder)) if sandbox == "bubblewrap" else None
-        parts = (number, folder, repo, records, journals, processes, (cutters[0], cutters[1]), proxy, mongo, sink)
+        parts = (number, folder, repo, records, journals, processes, (cutters[0], cutters[1]), mongo, sink)
         yield Round(*parts, keys, random)
 
 

@@ -15,12 +15,10 @@ import pytest
 
 from gepa_service.engines.engine import EngineUnavailable, LocalEngine
 from gepa_service.jobs import control, month_spending
-from gepa_service.jobs.attempt import Attempt
 from gepa_service.jobs.attempt_records import AttemptRecords
 from gepa_service.jobs.dispatcher import Dispatcher, Queue
 from gepa_service.jobs.dispatcher_lease import LEASE_S, DispatcherLease, holder_in
 from gepa_service.jobs.messages import Ended, Report, Spent
-from gepa_service.jobs.shared_processes import SharedProcesses
 from gepa_service.model.program_version import Program
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant, Usage
 from gepa_service.model.work import ProgramWork, Work
@@ -117,19 +115,6 @@ def test_work_waits_without_a_setback_while_the_engine_is_away_and_can_be_cancel
     assert engine.known == set()
 
 
-def test_an_attempt_that_begins_after_its_work_was_cancelled_starts_no_process(service: Platform) -> None:
-    job = service.begun("acme")
-    control.cancel(service.of("acme"), service.journals, job, "key:ann")
-    Attempt(
-        service.place(),
-        AttemptRecords(service.parts(), "acme", job.id, 1),
-        SharedProcesses(service.place().folder, keep_warm=False),
-        threading.Event(),
-    ).run()
-    assert list((service.folder / "jobs").glob("*")) == []
-    assert service.get(job).status == "cancelled"
-
-
 def test_two_dispatchers_at_once_place_no_attempt_twice(records: RecordStore) -> None:
     for number in range(12):
         submit(records, f"t{number % 4}")
@@ -200,12 +185,8 @@ def test_a_database_that_is_away_ends_no_lease(
     one, two = (DispatcherLease(records, name, clock) for name in ("one", "two"))
     one.renew()
     two.renew()
-
-    def away(*_: object) -> None:
-        raise RecordsUnavailable("away")
-
     with monkeypatch.context() as patch:
-        patch.setattr(RecordStore, "get", away)
+        patch.setattr(RecordStore, "get", raising(RecordsUnavailable("away")))
         for _ in range(40):
             clock.present += 1
             with pytest.raises(RecordsUnavailable):

@@ -1,9 +1,7 @@
 """The journal route: a token opens the run of its job alone, and no request makes it fail."""
 
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -11,46 +9,26 @@ import httpx
 import pytest
 
 from gepa_client.errors import ClaimLost, JournalError, NoSuchRun
-from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.http_messages import METHODS, dumped
 from gepa_client.journal.http_store import HttpStore
 from gepa_service.model.work import Work
 from tests.gepa_service.platform import Platform
+from tests.support.http_servers import in_thread
 
 
-def store_of(service: Platform, job: Work) -> HttpStore:
-    token = service.folder / f"token of {job.id}"
-    token.write_text(service.tokens.issue(job))
-    return HttpStore(service.api, token_file=token, patience_s=0.5)
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as opened:
-        yield opened
-
-
-def test_a_token_opens_the_run_of_its_job_and_no_other(service: Platform, stack: ExitStack) -> None:
+def test_a_token_opens_the_run_of_its_job_alone_until_another_attempt_begins(service: Platform) -> None:
     own, other = service.begun("acme"), service.begun("rival")
-    store = stack.enter_context(closing(store_of(service, own)))
-    assert store.run(own.id).config == {"of": "acme"}
-    for run_id in (other.id, "absent", "../x", f"{own.id}/../{other.id}", ""):
+    token = service.folder / "token"
+    token.write_text(service.tokens.issue(own))
+    with closing(HttpStore(service.api, token_file=token)) as store:
+        assert store.run(own.id).config == {"of": "acme"}
         with pytest.raises(NoSuchRun):
-            store.run(run_id)
-    with pytest.raises(NoSuchRun):
-        store.create(StoredRun(id="another", config={}))
-    with pytest.raises(JournalError):
-        store.runs()
-    assert [run.id for run in service.journals.runs()] == [other.id, own.id]
-
-
-def test_a_token_ends_with_its_jobs_attempt(service: Platform, stack: ExitStack) -> None:
-    own = service.begun("acme")
-    store = stack.enter_context(closing(store_of(service, own)))
-    store.run(own.id)
-    service.records.replace(service.get(own).model_copy(update={"attempts": 2}))
-    with pytest.raises(ClaimLost, match="refuses the token"):
-        store.run(own.id)
+            store.run(other.id)
+        with pytest.raises(JournalError):
+            store.runs()
+        service.records.replace(service.get(own).model_copy(update={"attempts": 2}))
+        with pytest.raises(ClaimLost, match="refuses the token"):
+            store.run(own.id)
 
 
 WRONG: tuple[Any, ...] = (
@@ -101,9 +79,9 @@ def test_a_request_whose_answer_is_lost_is_sent_again() -> None:
                 self.end_headers()
                 self.wfile.write(dumped({"result": {"search": 3}}))
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Restarted) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        with closing(HttpStore(f"http://127.0.0.1:{server.server_port}", patience_s=20.0)) as store:
-            assert store.parts("a") == {"search": 3}
-        server.shutdown()
+    with (
+        in_thread(ThreadingHTTPServer(("127.0.0.1", 0), Restarted)) as server,
+        closing(HttpStore(f"http://127.0.0.1:{server.server_port}", patience_s=20.0)) as store,
+    ):
+        assert store.parts("a") == {"search": 3}
     assert asked == ["/job/a/journal/parts"] * 2

@@ -1,6 +1,6 @@
 """The version that a completed job made: its code as a patch, and the versions that it was made from."""
 
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from gepa_service.jobs.kept_results import progress_of
 from gepa_service.jobs.new_version import program_of, with_code
 from gepa_service.model.program_version import Delivery, Program
 from gepa_service.model.work import Work
-from gepa_service.records import open_records
+from gepa_service.records import RecordStore
 from gepa_service.repositories.repository_access import RepositoryPolicy
 from tests.gepa_client.stored_code import StoredCode, git
 from tests.gepa_client.stored_run import Made
@@ -22,15 +22,13 @@ from tests.gepa_service.serving import service_of
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
 def test_the_patch_of_a_version_makes_its_code_from_the_commit_that_its_job_began_with(
-    tmp_path: Path, encoding: str
+    records: RecordStore, tmp_path: Path, encoding: str
 ) -> None:
     also = {"notes.txt": "grün\n" if encoding == "utf-8" else "gr\udcfcn\n"}
     code = StoredCode(tmp_path / "code", also=also)
     code.into(tmp_path / "journals.db")
     user = str(code.user)
-    with ExitStack() as stack:
-        records = stack.enter_context(closing(open_records(str(tmp_path / "records.db"))))
-        store = stack.enter_context(closing(open_store(str(tmp_path / "journals.db"))))
+    with closing(open_store(str(tmp_path / "journals.db"))) as store:
         access = replace(service_of(records, ""), repositories=RepositoryPolicy(allow_local=True))
         job = Work(tenant="acme", id=code.run_id, repo_url=user, created_by="key:test")
         first = program_of(store, records, job, None)
@@ -51,7 +49,7 @@ def test_the_patch_of_a_version_makes_its_code_from_the_commit_that_its_job_bega
 
 
 def test_the_scores_of_a_version_a_job_and_a_listed_run_are_of_the_same_rows_as_those_of_the_run(
-    tmp_path: Path,
+    records: RecordStore, tmp_path: Path
 ) -> None:
     made = Made()
     run = made.run()
@@ -59,9 +57,7 @@ def test_the_scores_of_a_version_a_job_and_a_listed_run_are_of_the_same_rows_as_
     compared = replace(
         run, best={**run.best, "score": 0.61}, counters={**run.counters, "seed_score": 0.52}
     )  # on all compared rows; the candidates have those of the search
-    with ExitStack() as stack:
-        records = stack.enter_context(closing(open_records(str(tmp_path / "records.db"))))
-        store = stack.enter_context(closing(open_store(str(tmp_path / "journals.db"))))
+    with closing(open_store(str(tmp_path / "journals.db"))) as store:
         store.create(compared, made.rows())
         kept = store.run(run.id)
         job = Work(tenant="acme", id=run.id, repo_url="/code", created_by="key:test")

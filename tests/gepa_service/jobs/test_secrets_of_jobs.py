@@ -12,7 +12,6 @@ from aiohttp import web
 
 from gepa_service.jobs.attempt_records import AttemptRecords
 from gepa_service.jobs.messages import Begun
-from gepa_service.jobs.settings_of_jobs import SettingRefused, checked_settings
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.repositories.repository_access import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
@@ -146,22 +145,3 @@ def test_the_key_of_a_job_is_not_sent_to_a_model_at_an_address_that_the_operator
     assert (ended.status, (ended.failure or {}).get("kind")) == ("failed", "preflight")
     assert "this is not a public host" in (ended.reason or "")
     assert asked == []
-
-
-NAMES = (
-    *("PATH", "LD_PRELOAD", "NVM_DIR", "GIT_SSH_COMMAND", "https_proxy"),
-    *("HOME", "OPENAI_BASE_URL", "RAY_AUTH_TOKEN", "a-b"),
-)
-
-
-def test_a_name_that_decides_what_programs_of_the_machine_do_is_no_secret_of_a_job(service: Platform) -> None:
-    vault = Vault(service.records, [MasterKey(MASTER)])
-    service.tenant("acme")
-    for each in (*NAMES, "MODEL_KEY"):
-        vault.put("acme", each, "value", [{"host": "api.example.org", "header": "x-key", "prefix": ""}])
-    found = revealed(vault, "acme")
-    assert found.variables == {"MODEL_KEY": "value"}
-    assert found.headers == ("api.example.org x-key=MODEL_KEY",)
-    for name in NAMES:
-        with pytest.raises(SettingRefused):
-            checked_settings({"repo": "/r", "max_metric_calls": 1, "pass_env": [name]}, ())

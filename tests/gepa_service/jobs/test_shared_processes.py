@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,6 @@ from tests.gepa_service.platform import shared_processes_in
 from tests.support.waiting import until
 
 LARGER_THAN_A_PIPE = 1 << 20
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[SharedProcesses]:
-    with SharedProcesses(tmp_path, keep_warm=False) as opened:
-        yield opened
 
 
 def begun(processes: SharedProcesses, folder: Path, name: str, text: str = "") -> RunningWork:
@@ -47,16 +40,17 @@ def end_of(work: RunningWork) -> str | None:
 
 
 def test_a_process_that_reads_nothing_holds_up_no_other_and_is_ended(
-    processes: SharedProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_processes, "READ_S", 1.0)
-    begun(processes, tmp_path, "a1", "x" * LARGER_THAN_A_PIPE)
-    [process] = until(lambda: shared_processes_in(tmp_path))
-    os.kill(process, signal.SIGSTOP)
-    second = begun(processes, tmp_path, "a2", "x" * LARGER_THAN_A_PIPE)
-    other = begun(processes, tmp_path, "b1")
-    assert end_of(other) == "failed"
-    assert end_of(second) is None, "it is placed again"
+    with SharedProcesses(tmp_path, keep_warm=False) as processes:
+        begun(processes, tmp_path, "a1", "x" * LARGER_THAN_A_PIPE)
+        [process] = until(lambda: shared_processes_in(tmp_path))
+        os.kill(process, signal.SIGSTOP)
+        second = begun(processes, tmp_path, "a2", "x" * LARGER_THAN_A_PIPE)
+        other = begun(processes, tmp_path, "b1")
+        assert end_of(other) == "failed"
+        assert end_of(second) is None, "it is placed again"
 
 
 def test_a_folder_that_a_power_failure_left_is_removed_with_its_token_of_git(tmp_path: Path) -> None:

@@ -30,19 +30,28 @@ from tests.support.processes import command_of
 from tests.support.waiting import until
 
 WARM = "the sandbox was started before the work"
-PROGRAM = """
-import json, os, signal, subprocess, sys, threading, time, urllib.request
+CALLING = """
+import json, os, urllib.request
 
 seed_candidate = {"prompt": "plain"}
 
 
-def call():
+def call(text="hello"):
     request = urllib.request.Request(
         os.environ["OPENAI_BASE_URL"] + "/chat/completions",
-        json.dumps({"model": "m", "messages": [{"role": "user", "content": "hello"}]}).encode(),
+        json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode(),
         {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"},
     )
     return json.load(urllib.request.urlopen(request, timeout=60))["choices"][0]["message"]["content"]
+
+
+def score(example, output):
+    return 1.0
+"""
+PROGRAM = (
+    CALLING
+    + """
+import signal, subprocess, sys, time
 
 
 def call_on():
@@ -73,11 +82,8 @@ def run(example, candidate):
     seen = os.path.exists("left")
     open("left", "w").close()
     return [candidate["prompt"], os.environ.get("OWN_KEY", "no key").split()[0], seen]
-
-
-def score(example, output):
-    return 1.0
 """
+)
 CALL_USD = 0.01
 
 

@@ -19,3 +19,7 @@ class Sample(Record):
 
 class Other(Record):
     kind: ClassVar[str] = "other_sample"
+
+
+def sample(id_: str, tenant: str = "acme", **fields: object) -> Sample:
+    return Sample(tenant=tenant, id=id_, **fields)

@@ -1,45 +1,14 @@
-"""Records in MongoDB: its server killed and started again, and responses that are lost."""
+"""Records in MongoDB: responses that are lost, and a record that is too large.
 
-import time
-from collections.abc import Iterator
-from pathlib import Path
+A server that is killed and started again is tested with the store of runs.
+"""
 
 import pytest
 from pymongo.collection import Collection
 from pymongo.errors import AutoReconnect
 
-from gepa_service.records import RecordChanged, RecordError, RecordExists, RecordsUnavailable, open_records
-from tests.gepa_client.journal.mongo_process import MongoProcess
-from tests.gepa_service.records.sample import Sample
-
-
-def sample(id_: str, **fields: object) -> Sample:
-    return Sample(tenant="acme", id=id_, **fields)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[MongoProcess]:
-    process = MongoProcess(tmp_path, in_memory=False)
-    yield process
-    process.kill()
-
-
-@pytest.mark.timeout(180)
-def test_a_server_that_is_gone_is_unavailable_and_back_again_once_it_is_started(server: MongoProcess) -> None:
-    records = open_records(server.url, patience_s=2)  # longer than the driver waits between two looks at a server
-    made = sample("s1")
-    records.insert(made)
-    server.kill()
-    began = time.monotonic()
-    for use in (lambda: records.get(Sample, "acme", "s1"), lambda: records.insert(sample("s2"))):
-        with pytest.raises(RecordsUnavailable):
-            use()
-    assert time.monotonic() - began < 30
-    with pytest.raises(RecordsUnavailable):
-        open_records(server.url, patience_s=0.5)
-    assert server.start()
-    assert records.get(Sample, "acme", "s1") == made
-    records.close()
+from gepa_service.records import RecordChanged, RecordError, RecordExists, open_records
+from tests.gepa_service.records.sample import Sample, sample
 
 
 class LostResponses:

@@ -11,7 +11,6 @@ import pytest
 
 from evolverpc_common.network_addresses import parse_networks
 from gepa_service.api.app import create_app
-from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.permissions import Principal
 from gepa_service.model.work import Work
 from gepa_service.records import RecordStore, TenantRecords, now
@@ -20,21 +19,22 @@ from gepa_service.service import Service
 from tests.gepa_client.conftest import Host, environment
 from tests.gepa_client.word_program import Script, rows
 from tests.gepa_service.github_server import LoopbackGitHub, loopback_github
+from tests.gepa_service.serving import called, service_of
+from tests.sandbox_runtime.source.repositories import commit
 from tests.support.forked_client import ForkServer
 
 LOOPBACK = parse_networks(["127.0.0.0/8"])
+URL = "http://service"
 ROLES = ("owner", "editor", "viewer")
 
 
 @dataclass
 class Keys:
-    """Recognizes `TENANT-ROLE` as a key, unless it was revoked; `checked`: each one that was asked for."""
+    """Recognizes `TENANT-ROLE` as a key, unless it was revoked."""
 
     revoked: set[str] = field(default_factory=set)
-    checked: list[str] = field(default_factory=list)
 
     def recognize(self, token: str, _tenant: str | None = None) -> Principal | None:
-        self.checked.append(token)
         tenant, _, role = token.partition("-")
         if token in self.revoked or role not in ROLES:
             return None
@@ -88,15 +88,8 @@ def keys() -> Keys:
 @pytest.fixture
 def service(records: RecordStore, tmp_path: Path, keys: Keys) -> Service:
     policy = RepositoryPolicy(allow_local=True, allow_networks=LOOPBACK)
-    return Service(
-        records=records,
-        journals=str(tmp_path / "journals.db"),
-        recognize=keys.recognize,
-        public_url="http://service",
-        job_tokens=JobTokens(records, [b"m" * 32]),
-        repositories=policy,
-        webhook_key=b"a key of the service of 32 bytes",
-    )
+    made = service_of(records, str(tmp_path / "journals.db"), keys.recognize)
+    return replace(made, public_url=URL, repositories=policy, webhook_key=b"a key of the service of 32 bytes")
 
 
 @pytest.fixture
@@ -112,24 +105,21 @@ def with_github(service: Service, github: LoopbackGitHub) -> Service:
 
 @pytest.fixture
 async def client(service: Service) -> AsyncIterator[httpx.AsyncClient]:
-    async for opened in _client(service):
+    async with called(create_app(service), URL) as opened:
         yield opened
 
 
 @pytest.fixture
 async def github_client(with_github: Service) -> AsyncIterator[httpx.AsyncClient]:
-    async for opened in _client(with_github):
+    async with called(create_app(with_github), URL) as opened:
         yield opened
 
 
-async def _client(service: Service) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(service)
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://service") as client,
-    ):
-        yield client
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    """The address of a repository of one commit."""
+    commit(tmp_path / "program", {"program.py": "print('one')\n"})
+    return str(tmp_path / "program")
 
 
 @pytest.fixture

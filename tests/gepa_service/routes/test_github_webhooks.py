@@ -61,7 +61,7 @@ async def test_a_push_to_the_default_branch_changes_the_head(
     assert stored(acme).head == "b" * 40
 
 
-async def test_a_suspended_installation_suspends_its_repositories_until_it_is_resumed(
+async def test_a_suspended_installation_suspends_its_repositories_until_it_is_resumed_and_no_replay_does_again(
     github: LoopbackGitHub, github_client: httpx.AsyncClient, repository: Repository, acme: TenantRecords
 ) -> None:
     event = {"installation": {"id": 42}}
@@ -72,21 +72,11 @@ async def test_a_suspended_installation_suspends_its_repositories_until_it_is_re
     )
     assert refused.status_code == 409
     await sent(github_client, github, "installation", event | {"action": "unsuspend"}, "d2")
-    assert stored(acme).status == "connected"
+    again = await sent(github_client, github, "installation", event | {"action": "suspend"}, "d1")
+    assert (again.status_code, stored(acme).status) == (409, "connected")
     await sent(github_client, github, "installation", event | {"action": "deleted"}, "d3")
     assert stored(acme).status == "unreachable"
     assert acme.get(Installation, "42") is None
-
-
-async def test_a_replayed_delivery_is_refused_and_changes_nothing(
-    github: LoopbackGitHub, github_client: httpx.AsyncClient, repository: Repository, acme: TenantRecords
-) -> None:
-    event = {"installation": {"id": 42}}
-    await sent(github_client, github, "installation", event | {"action": "suspend"}, "d1")
-    await sent(github_client, github, "installation", event | {"action": "unsuspend"}, "d2")
-    again = await sent(github_client, github, "installation", event | {"action": "suspend"}, "d1")
-    assert again.status_code == 409
-    assert stored(acme).status == "connected"
 
 
 async def test_a_forged_or_odd_webhook_changes_nothing_and_a_removed_repository_is_unreachable(

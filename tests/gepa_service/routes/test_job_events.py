@@ -232,7 +232,7 @@ async def test_logs_are_read_in_pages(editor: Caller, acme: TenantRecords) -> No
 
 
 async def test_a_tenant_whose_streams_follow_its_most_jobs_holds_up_no_other_tenant(
-    service: Service, acme: TenantRecords, monkeypatch: pytest.MonkeyPatch
+    service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_streams, "MOST_FOLLOWED_OF_TENANT", 2)
     jobs = [Work(tenant="acme", id=new_id("job"), repo_url="/p", created_by="key:k") for _ in range(3)]

@@ -1,24 +1,14 @@
 """Submitting, listing and controlling jobs."""
 
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import Work
 from gepa_service.records import TenantRecords
 from gepa_service.service import Service
 from tests.gepa_service.routes.conftest import Caller
-from tests.sandbox_runtime.source.repositories import commit
 
 LEAST = {"max_metric_calls": 30}
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> str:
-    commit(tmp_path / "program", {"program.py": "print('one')\n"})
-    return str(tmp_path / "program")
 
 
 async def submitted(caller: Caller, repo_url: str, /, **fields: Any) -> str:
@@ -153,7 +143,7 @@ async def test_a_wrong_budget_is_refused(editor: Caller, program: str) -> None:
 
 
 async def test_work_beyond_a_quota_is_refused_with_the_quota_and_when_to_try_again(
-    editor: Caller, program: str, acme: TenantRecords, service: Service
+    editor: Caller, program: str, service: Service
 ) -> None:
     quotas = Quotas(jobs_queued=1, sandboxes=2)
     tenant = Tenant(tenant=TENANTS, id="acme", name="acme", quotas=quotas)

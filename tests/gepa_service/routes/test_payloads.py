@@ -14,7 +14,7 @@ from gepa_service.model.work import ENDED, Work
 from gepa_service.records import TenantRecords
 from tests.gepa_service.github_server import LoopbackGitHub
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
-from tests.gepa_service.platform import platform, whole_api, working
+from tests.gepa_service.platform import platform, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.gepa_service.routes.test_rollouts import polled
 from tests.rpc_server.dspy.conftest import dspy_python
@@ -122,23 +122,21 @@ async def running(tmp_path: Path) -> AsyncIterator[tuple[Caller, TenantRecords]]
     """An editor of a whole service with a worker, and the editor's records."""
     with platform(tmp_path) as opened:
         key = opened.key("acme", "editor")
-        with whole_api(opened) as url, working(opened.parts(), opened.place()):
-            async with httpx.AsyncClient(base_url=url, timeout=WAIT_S) as client:
+        with working(opened.parts(), opened.place()):
+            async with httpx.AsyncClient(base_url=opened.api, timeout=WAIT_S) as client:
                 yield Caller(client, key), opened.of("acme")
 
 
-async def test_an_optimization_is_submitted(editor: Caller, tmp_path: Path) -> None:
-    commit(tmp_path / "program", {"program.py": "print('one')\n"})
-    submitted = await sent(editor, "optimize", repository=str(tmp_path / "program"))
+async def test_an_optimization_is_submitted(editor: Caller, program: str) -> None:
+    submitted = await sent(editor, "optimize", repository=program)
     has_fields(submitted, "optimize")
     assert 0 < (await editor("GET", f"/job/{submitted['job_id']}")).json()["total_iterations"] < 1000
 
 
 async def test_a_repository_is_connected_by_the_number_of_an_installation(
-    github: LoopbackGitHub, github_client: httpx.AsyncClient, acme: TenantRecords, tmp_path: Path
+    github: LoopbackGitHub, github_client: httpx.AsyncClient, acme: TenantRecords, program: str
 ) -> None:
-    commit(tmp_path / "program", {"program.py": "print('one')\n"})
-    github.add("owner/name", tmp_path / "program")
+    github.add("owner/name", Path(program))
     github.installation = 12345
     acme.insert(Installation(tenant="acme", id="12345", installation_id="12345", account="owner"))
     has_fields(
@@ -251,14 +249,13 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-async def test_a_wrong_missing_or_doubled_field_is_named(editor: Caller, acme: TenantRecords, tmp_path: Path) -> None:
-    commit(tmp_path / "program", {"program.py": "print('one')\n"})
-    client_id = (await editor("POST", "/connect-git", {"repo_url": str(tmp_path / "program")})).json()["client_id"]
+async def test_a_wrong_missing_or_doubled_field_is_named(
+    editor: Caller, acme: TenantRecords, program: str, tmp_path: Path
+) -> None:
+    client_id = (await editor("POST", "/connect-git", {"repo_url": program})).json()["client_id"]
     for id_, line in (("parent", "line"), ("of_another_line", "other")):
-        repo_url = str(tmp_path / "program")
-        acme.insert(
-            Program(tenant="acme", id=id_, line=line, job_id="j", repo_url=repo_url, texts={"judge.predict": "b"})
-        )
+        texts = {"judge.predict": "b"}
+        acme.insert(Program(tenant="acme", id=id_, line=line, job_id="j", repo_url=program, texts=texts))
     other = tmp_path / "other"
     commit(other, {"program.py": "print('two')\n"})
     others = (await editor("POST", "/connect-git", {"repo_url": str(other)})).json()["client_id"]

@@ -17,12 +17,6 @@ from tests.sandbox_runtime.source.repositories import commit, git_host
 PUBLIC_ONLY = RepositoryPolicy()
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> Path:
-    commit(tmp_path / "program", {"program.py": "print('one')\n"})
-    return tmp_path / "program"
-
-
 async def installed(github: LoopbackGitHub, caller: Caller, installation: int = INSTALLATION) -> httpx.Response:
     """Install the App as GitHub's user with the code `code`, and confirm it."""
     url = (await caller("POST", "/github/install")).json()["url"]
@@ -34,9 +28,9 @@ async def installed(github: LoopbackGitHub, caller: Caller, installation: int = 
     return await caller("POST", "/github/installations", {"confirmation": returned.json()["confirmation"]})
 
 
-async def test_a_local_repository_is_connected_once_and_listed_with_its_head(editor: Caller, program: Path) -> None:
-    first = await editor("POST", "/connect-git", {"repo_url": str(program)})
-    again = await editor("POST", "/connect-git", {"repo_url": str(program)})
+async def test_a_local_repository_is_connected_once_and_listed_with_its_head(editor: Caller, program: str) -> None:
+    first = await editor("POST", "/connect-git", {"repo_url": program})
+    again = await editor("POST", "/connect-git", {"repo_url": program})
     assert first.status_code == again.status_code == 200, first.text
     assert first.json() == again.json() == {"client_id": first.json()["client_id"], "status": "connected"}
     listed = (await editor("GET", "/repositories")).json()
@@ -129,10 +123,10 @@ async def test_a_redirect_to_another_address_is_not_followed(editor: Caller, tmp
 
 
 async def test_a_private_repository_needs_the_installation_of_the_tenant(
-    github: LoopbackGitHub, github_client: httpx.AsyncClient, program: Path
+    github: LoopbackGitHub, github_client: httpx.AsyncClient, program: str
 ) -> None:
     editor, stranger = Caller(github_client, "acme-editor"), Caller(github_client, "other-owner")
-    github.add("owner/private", program)
+    github.add("owner/private", Path(program))
     body = {"repo_url": github.url("owner/private"), "installation_id": str(INSTALLATION)}
     for named in ("owner/private", "owner/reads-302"):  # the digits of a redirect in a name are none
         alone = await editor("POST", "/connect-git", {"repo_url": github.url(named)})
@@ -153,10 +147,10 @@ async def test_a_private_repository_needs_the_installation_of_the_tenant(
 
 
 async def test_a_repository_beyond_the_limit_is_refused_before_it_is_read(
-    github: LoopbackGitHub, github_client: httpx.AsyncClient, program: Path
+    github: LoopbackGitHub, github_client: httpx.AsyncClient, program: str
 ) -> None:
     editor = Caller(github_client, "acme-editor")
-    github.add("owner/large", program)
+    github.add("owner/large", Path(program))
     github.sizes["owner/large"] = 2 << 20
     await installed(github, editor)
     body = {"repo_url": github.url("owner/large"), "installation_id": str(INSTALLATION)}

@@ -22,6 +22,7 @@ from gepa_service.model.work import TaskResult, Work
 from gepa_service.records import TenantRecords
 from gepa_service.service import Revealed, Service
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
+from tests.gepa_service.jobs.test_warm_sandboxes import CALL_USD, CALLING, priced
 from tests.gepa_service.platform import shared_processes_in, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.sandbox_runtime.source.repositories import commit, git
@@ -126,35 +127,12 @@ def of_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"row": row} for row in rows]
 
 
-CALL_USD = 0.01
-CALLING = """
-import json, os, urllib.request
-
-seed_candidate = {"prompt": "plain"}
-
-
-def run(example, candidate):
-    request = urllib.request.Request(
-        os.environ["OPENAI_BASE_URL"] + "/chat/completions",
-        json.dumps({"model": "m", "messages": [{"role": "user", "content": example["text"]}]}).encode(),
-        {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"},
-    )
-    return json.load(urllib.request.urlopen(request, timeout=60))["choices"][0]["message"]["content"]
-
-
-def score(example, output):
-    return 1.0
-"""
-
-
 async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait_for_more(
-    editor: Caller,
-    service: Service,
-    tmp_path: Path,
-    dispatcher: None,
+    editor: Caller, service: Service, acme: TenantRecords, tmp_path: Path, dispatcher: None
 ) -> None:
     service.records.insert(Tenant(tenant=TENANTS, id="acme", name="Acme", quotas=Quotas(usd_per_month=3 * CALL_USD)))
-    commit(tmp_path / "calling", {"program.py": CALLING, "gepa.toml": 'program = "program.py"\n'})
+    runs = "\n\ndef run(example, candidate):\n    return call(example['text'])\n"
+    commit(tmp_path / "calling", {"program.py": CALLING + runs, "gepa.toml": 'program = "program.py"\n'})
     keys, released = list[str | None](), threading.Event()
 
     def called(authorization: str | None) -> None:
@@ -163,23 +141,15 @@ async def test_calls_of_models_by_a_batch_use_the_tenants_key_and_money_and_wait
             released.wait(WAIT_S)
 
     with model(called) as base_url:
-        options = {
-            "model_prices": {"m": [0, CALL_USD / 5 * 1_000_000]},  # an answer has five tokens
-            "model_providers": {"openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"}},
-        }
         tasks = of_rows([{"text": f"t{at}"} for at in range(12)])
         config = {"parallelism": 1}
-        body = {"repo_url": str(tmp_path / "calling"), "tasks": tasks, "config": config, "options": options}
+        body = {"repo_url": str(tmp_path / "calling"), "tasks": tasks, "config": config, "options": priced(base_url)}
         accepted = await editor("POST", "/api/internal/rollouts/batch", body)
         batch_id = accepted.json()["batch_id"]
-        async with asyncio.timeout(WAIT_S):
-            while True:
-                waiting = (await editor("GET", f"/api/internal/rollouts/batch/{batch_id}")).json()
-                if waiting["reason"] == NOTHING_LEFT:
-                    break
-                await asyncio.sleep(0.1)
+        await eventually(lambda: getattr(acme.get(Work, batch_id), "reason", None) == NOTHING_LEFT, WAIT_S)
+        waiting = (await editor("GET", f"/api/internal/rollouts/batch/{batch_id}")).json()
         released.set()
-        assert waiting["status"] == "queued", waiting
+        assert (waiting["status"], waiting["reason"]) == ("queued", NOTHING_LEFT), waiting
         assert 3 * CALL_USD <= waiting["cost_usd"] < 12 * CALL_USD
         async with asyncio.timeout(WAIT_S):
             while True:  # a call in flight is counted when its process ends

@@ -113,9 +113,7 @@ async def test_pauses_grow(owner: Caller, receiver: Receiver, service: Service, 
     assert pauses[0] < pauses[1] < pauses[2]
 
 
-async def test_two_senders_send_an_event_once(
-    owner: Caller, receiver: Receiver, service: Service, acme: TenantRecords
-) -> None:
+async def test_two_senders_send_an_event_once(owner: Caller, receiver: Receiver, service: Service) -> None:
     webhook = await registered(owner, receiver.url)
     for _ in range(5):
         await owner("POST", f"/webhooks/{webhook['webhook_id']}/ping")

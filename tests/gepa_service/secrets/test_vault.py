@@ -22,6 +22,9 @@ VALUE = "sk-\u00e9-very-secret"
 
 @pytest.fixture
 def vault(records: RecordStore) -> Vault:
+    """The secrets of two tenants, acme and beta."""
+    for name in ("acme", "beta"):
+        records.insert(Tenant(tenant=TENANTS, id=name, name=name))
     return Vault(records, [MASTER])
 
 
@@ -75,7 +78,7 @@ def test_a_changed_ciphertext_is_noticed(vault: Vault, position: int) -> None:
         revealed(vault, "acme")
 
 
-def test_a_wrong_master_key_is_a_clear_error_and_damages_nothing(vault: Vault, tmp_path: Path) -> None:
+def test_a_wrong_master_key_is_a_clear_error_and_damages_nothing(vault: Vault) -> None:
     vault.put("acme", "MODEL_KEY", VALUE)
     before = vault.records.get(Tenant, TENANTS, "acme"), vault.records.get(Secret, "acme", "MODEL_KEY")
     wrong = Vault(vault.records, [OTHER])

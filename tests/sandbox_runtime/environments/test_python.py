@@ -135,14 +135,6 @@ async def test_a_python_that_cannot_be_installed_is_an_error_with_the_next_step(
     assert places(cache) == []
 
 
-async def test_a_failed_build_names_the_reason_and_leaves_nothing(
-    environments: EnvironmentCache, cache: Path, run: HostRun, wheels: Path
-) -> None:
-    with pytest.raises(EnvironmentMissing, match=r"(?s)cannot be built: uv exited.*farewell"):
-        await environments.ready(Recipe(packages=("farewell",)), run=run, on_progress=print)
-    assert places(cache) == []
-
-
 async def test_a_killed_command_is_an_interruption_and_leaves_nothing(
     environments: EnvironmentCache, cache: Path, run: HostRun, wheels: Path
 ) -> None:

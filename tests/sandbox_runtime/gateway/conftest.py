@@ -16,7 +16,6 @@ from sandbox_runtime.gateway import (
     Gateway,
     GatewayEvent,
     GatewayPolicy,
-    GatewayPorts,
     GatewayRefusal,
     HostConnection,
     Provider,
@@ -114,4 +113,8 @@ async def sandbox(gateway: Gateway, egress: Egress | None = None, name: str = "s
     return Sandbox(session, *urls)
 
 
-__all__ = ["GatewayPorts", "Opens", "Sandbox", "Recorded", "sandbox"]
+@pytest.fixture
+async def one(opened: Opens) -> AsyncIterator[Sandbox]:
+    """A sandbox that reaches the models alone."""
+    async with opened() as gateway:
+        yield await sandbox(gateway)

@@ -58,6 +58,13 @@ async def echo() -> AsyncIterator[Echo]:
         yield made
 
 
+@pytest.fixture
+async def one(opened: Opens) -> AsyncIterator[Sandbox]:
+    """A sandbox that reaches loopback."""
+    async with opened() as gateway:
+        yield await sandbox(gateway, Allow((), LOOPBACK))
+
+
 @dataclass
 class Answered:
     """The reply of a proxy, and the streams behind it."""
@@ -204,16 +211,14 @@ async def test_a_refusal_is_the_same_whether_the_host_exists_or_not(opened: Open
             assert len(bodies) == 1 and b"detail" not in bodies.pop()
 
 
-async def test_plain_http_is_forwarded_to_one_host_without_the_proxy_headers(opened: Opens, echo: Echo) -> None:
-    async with opened() as gateway:
-        one = await sandbox(gateway, Allow((), LOOPBACK))
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(one.tunnel.rpartition(":")[2]))
-        proof = base64.b64encode(f"any:{one.token}".encode()).decode()
-        head = f"GET http://127.0.0.1:{echo.port}/a?b HTTP/1.1\r\nHost: evil\r\nProxy-Authorization: basic {proof}\r\n"
-        writer.write(f"{head}Connection: keep-alive\r\nX-Mine: 1\r\nContent-Length: 4\r\n\r\nbody".encode())
-        writer.write_eof()
-        received = (await asyncio.wait_for(reader.read(), 30)).decode()
-        writer.close()
+async def test_plain_http_is_forwarded_to_one_host_without_the_proxy_headers(one: Sandbox, echo: Echo) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(one.tunnel.rpartition(":")[2]))
+    proof = base64.b64encode(f"any:{one.token}".encode()).decode()
+    head = f"GET http://127.0.0.1:{echo.port}/a?b HTTP/1.1\r\nHost: evil\r\nProxy-Authorization: basic {proof}\r\n"
+    writer.write(f"{head}Connection: keep-alive\r\nX-Mine: 1\r\nContent-Length: 4\r\n\r\nbody".encode())
+    writer.write_eof()
+    received = (await asyncio.wait_for(reader.read(), 30)).decode()
+    writer.close()
     lines = ["GET /a?b HTTP/1.1", f"Host: 127.0.0.1:{echo.port}", "X-Mine: 1", "Content-Length: 4", "Connection: close"]
     assert received == "\r\n".join([*lines, "", "bodyover"])
 
@@ -233,12 +238,10 @@ async def test_plain_http_is_forwarded_to_one_host_without_the_proxy_headers(ope
         ("CONNECT {} HTTP/1.1\r\nX: " + "x" * 20_000, 431),
     ],
 )
-async def test_requests_are_parsed_or_refused(opened: Opens, echo: Echo, line: str, expected: int) -> None:
-    async with opened() as gateway:
-        one = await sandbox(gateway, Allow((), LOOPBACK))
-        answered = await connect(one, f"127.0.0.1:{echo.port}", line=line)
-        answered.writer.close()
-        assert answered.status == expected
+async def test_requests_are_parsed_or_refused(one: Sandbox, echo: Echo, line: str, expected: int) -> None:
+    answered = await connect(one, f"127.0.0.1:{echo.port}", line=line)
+    answered.writer.close()
+    assert answered.status == expected
 
 
 async def test_a_token_is_valid_only_at_its_own_sandboxs_proxy(opened: Opens, echo: Echo) -> None:
@@ -256,18 +259,16 @@ async def test_a_token_is_valid_only_at_its_own_sandboxs_proxy(opened: Opens, ec
         assert twice.status == 407
 
 
-async def test_closing_the_session_closes_both_ends_of_a_running_tunnel(opened: Opens, echo: Echo) -> None:
-    async with opened() as gateway:
-        one = await sandbox(gateway, Allow((), LOOPBACK))
-        answered = await connect(one, f"127.0.0.1:{echo.port}")
-        answered.writer.write(b"ping")
-        assert await asyncio.wait_for(answered.reader.readexactly(4), 30) == b"ping"
-        await one.session.close()
-        await one.session.close()
-        with contextlib.suppress(ConnectionError):
-            assert await answered.rest() == b""
-        with pytest.raises(ConnectionError):
-            await connect(one, "127.0.0.1:1")
+async def test_closing_the_session_closes_both_ends_of_a_running_tunnel(one: Sandbox, echo: Echo) -> None:
+    answered = await connect(one, f"127.0.0.1:{echo.port}")
+    answered.writer.write(b"ping")
+    assert await asyncio.wait_for(answered.reader.readexactly(4), 30) == b"ping"
+    await one.session.close()
+    await one.session.close()
+    with contextlib.suppress(ConnectionError):
+        assert await answered.rest() == b""
+    with pytest.raises(ConnectionError):
+        await connect(one, "127.0.0.1:1")
 
 
 async def test_a_tunnel_in_use_stays_and_one_that_is_idle_ends(
@@ -290,15 +291,13 @@ async def test_litellm_reads_its_prices_where_it_is_unless_all_hosts_are_open(op
     assert ["LITELLM_LOCAL_MODEL_COST_MAP" in variables for variables in found] == [True, False]
 
 
-async def test_a_sandbox_has_so_many_connections_and_further_ones_wait(opened: Opens, echo: Echo) -> None:
-    async with opened() as gateway:
-        one = await sandbox(gateway, Allow((), LOOPBACK))
-        port = int(one.tunnel.rpartition(":")[2])
-        flood = [await asyncio.open_connection("127.0.0.1", port) for _ in range(TUNNELS)]
-        late = asyncio.create_task(status(one, f"127.0.0.1:{echo.port}"))
-        await asyncio.wait([late], timeout=0.1)
-        assert not late.done()
-        flood[0][1].close()
-        assert await asyncio.wait_for(late, 30) == 200
-        for _, writer in flood:
-            writer.close()
+async def test_a_sandbox_has_so_many_connections_and_further_ones_wait(one: Sandbox, echo: Echo) -> None:
+    port = int(one.tunnel.rpartition(":")[2])
+    flood = [await asyncio.open_connection("127.0.0.1", port) for _ in range(TUNNELS)]
+    late = asyncio.create_task(status(one, f"127.0.0.1:{echo.port}"))
+    await asyncio.wait([late], timeout=0.1)
+    assert not late.done()
+    flood[0][1].close()
+    assert await asyncio.wait_for(late, 30) == 200
+    for _, writer in flood:
+        writer.close()

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from sandbox_runtime.api.spec import Open
 from sandbox_runtime.gateway import configured, openai
-from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Recorded, sandbox
+from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Recorded, Sandbox, sandbox
 from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider, chunk, events, replying
 
 
@@ -93,12 +93,10 @@ async def test_an_error_of_the_provider_passes_with_its_status_and_body(
     assert [(call.status, call.cost_usd) for call in recorded.calls] == [(529, 0.0)]
 
 
-async def test_a_redirect_is_not_followed(opened: Opens, provider: StubProvider, http: aiohttp.ClientSession) -> None:
+async def test_a_redirect_is_not_followed(one: Sandbox, provider: StubProvider, http: aiohttp.ClientSession) -> None:
     provider.answer = replying(307, b"", {"Location": f"{provider.url}/elsewhere"})
-    async with opened() as gateway:
-        one = await sandbox(gateway)
-        async with one.chat(http) as response:
-            assert response.status == 502 and "Location" not in response.headers
+    async with one.chat(http) as response:
+        assert response.status == 502 and "Location" not in response.headers
     assert len(provider.seen) == 1
 
 
@@ -153,24 +151,20 @@ async def test_a_client_that_disconnects_ends_the_call_and_its_cost_is_unknown(
 
 
 async def test_closing_the_session_ends_a_running_stream(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
+    one: Sandbox, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
     between = asyncio.Semaphore(1)
     provider.answer = events([chunk("a"), chunk("b")], between)
-    async with opened() as gateway:
-        one = await sandbox(gateway)
-        async with one.chat(http, {**ASKED, "stream": True}) as response:
-            await response.content.readuntil(b"\n\n")
-            await one.session.close()
-            assert len(recorded.calls) == 1
-            with pytest.raises(aiohttp.ClientError):
-                await response.content.read()
-        await asyncio.wait_for(provider.left.wait(), 30)
+    async with one.chat(http, {**ASKED, "stream": True}) as response:
+        await response.content.readuntil(b"\n\n")
+        await one.session.close()
+        assert len(recorded.calls) == 1
+        with pytest.raises(aiohttp.ClientError):
+            await response.content.read()
+    await asyncio.wait_for(provider.left.wait(), 30)
 
 
-async def test_the_variables_lead_programs_to_the_gateway_and_hold_no_key(
-    opened: Opens, provider: StubProvider
-) -> None:
+async def test_the_variables_lead_programs_to_the_gateway_and_hold_no_key(opened: Opens) -> None:
     more = configured("open-router", "https://openrouter.ai/api/v1", {"THEIRS": KEY}, key_env="THEIRS")
     async with opened(providers=(more,)) as gateway:
         env = gateway.open_session("sandbox-1", Open()).env("http://10.0.0.1:8181", "http://10.0.0.1:8182")

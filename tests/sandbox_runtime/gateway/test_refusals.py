@@ -12,7 +12,7 @@ from sandbox_runtime.api.spec import Closed, Open
 from sandbox_runtime.gateway import GatewayPolicy, GatewayPorts, GatewayRefusal
 from sandbox_runtime.gateway.events import RefusalLog
 from sandbox_runtime.gateway.providers import configured
-from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Recorded, sandbox
+from tests.sandbox_runtime.gateway.conftest import ASKED, Opens, Recorded, Sandbox, sandbox
 from tests.sandbox_runtime.gateway.stub_provider import StubProvider
 
 
@@ -52,11 +52,9 @@ async def test_other_paths_are_refused_here(
         "Content-Length : 2\r\n\r\n{}",
     ],
 )
-async def test_a_request_with_two_meanings_is_refused(opened: Opens, provider: StubProvider, framing: str) -> None:
-    async with opened() as gateway:
-        one = await sandbox(gateway)
-        head = f"POST /openai/v1/chat/completions HTTP/1.1\r\nHost: x\r\nx-api-key: {one.token}\r\n"
-        assert await raw(one.models, head + framing) == 400
+async def test_a_request_with_two_meanings_is_refused(one: Sandbox, provider: StubProvider, framing: str) -> None:
+    head = f"POST /openai/v1/chat/completions HTTP/1.1\r\nHost: x\r\nx-api-key: {one.token}\r\n"
+    assert await raw(one.models, head + framing) == 400
     assert provider.seen == []
 
 
@@ -158,7 +156,7 @@ async def test_requests_that_make_a_provider_connect_to_hosts_are_refused_unless
 
 
 async def test_tools_of_the_program_and_pictures_within_the_request_pass(
-    opened: Opens, http: aiohttp.ClientSession
+    one: Sandbox, http: aiohttp.ClientSession
 ) -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     tools = [{"type": "function", "function": {}}, {"name": "Bash", "input_schema": {}}, {"type": "bash_20250124"}]
@@ -168,12 +166,10 @@ async def test_tools_of_the_program_and_pictures_within_the_request_pass(
     asked_for = {"type": "local_shell_call", "action": {"command": ["curl", "https://a.example"]}, "call_id": "a:1"}
     output = {"type": "output_text", "text": "https://a.example", "annotations": [{"url": "https://a.example"}]}
     variables = {"url": "https://a.example"}
-    async with opened() as gateway:
-        one = await sandbox(gateway)
-        content = [picture, audio, used, found, asked_for, output]
-        asked = {"tools": tools, "input": [{"content": content}], "prompt": {"variables": variables}}
-        async with one.post("/openai/v1/responses", http, {"model": "m", **asked}) as response:
-            assert response.status == 200
+    content = [picture, audio, used, found, asked_for, output]
+    asked = {"tools": tools, "input": [{"content": content}], "prompt": {"variables": variables}}
+    async with one.post("/openai/v1/responses", http, {"model": "m", **asked}) as response:
+        assert response.status == 200
 
 
 FIELDS = {"fallbacks": ["dear"], "models": ["dear"], "provider": {}, "plugins": [], "api_base": "https://evil.example"}
@@ -222,24 +218,22 @@ async def test_extra_fields_of_a_provider_are_forwarded(
     ],
 )
 async def test_a_malformed_body_is_not_forwarded(
-    opened: Opens,
+    one: Sandbox,
     provider: StubProvider,
     http: aiohttp.ClientSession,
     body: bytes,
     headers: dict[str, str],
     status: int,
 ) -> None:
-    async with opened() as gateway:
-        one = await sandbox(gateway)
-        with_token = {"Authorization": f"Bearer {one.token}", **headers}
-        try:
-            async with one.chat(
-                http, io.BytesIO(body), headers=with_token, skip_auto_headers=["Content-Encoding"]
-            ) as response:
-                assert response.status == status
-        except aiohttp.ClientConnectionError:
-            assert status == 413  # the connection was closed before all of it was sent
-        assert one.session.held_bytes == 0
+    with_token = {"Authorization": f"Bearer {one.token}", **headers}
+    try:
+        async with one.chat(
+            http, io.BytesIO(body), headers=with_token, skip_auto_headers=["Content-Encoding"]
+        ) as response:
+            assert response.status == status
+    except aiohttp.ClientConnectionError:
+        assert status == 413  # the connection was closed before all of it was sent
+    assert one.session.held_bytes == 0
     assert provider.seen == []
 
 

@@ -60,17 +60,6 @@ async def test_calls_that_come_while_the_gateway_holds_them_are_answered_later(
     assert len(provider.seen) == 1
 
 
-async def test_the_cap_is_reported_once(
-    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
-) -> None:
-    provider.answer = completion(0, 1000)
-    async with opened(capped(COST)) as gateway:
-        await asks(await sandbox(gateway), http, 1)
-        gateway.spend.run_spent(1.0)
-        gateway.spend.run_spent(2.0)
-    assert len(recorded.caps) == 1
-
-
 class UpstreamCall:
     """One that asks the cap to go out, and then takes as long as it is left."""
 
@@ -134,14 +123,16 @@ async def test_a_held_call_that_is_cancelled_frees_its_reservation() -> None:
     await late.end(0.0)
 
 
-async def test_what_the_run_spends_elsewhere_counts_and_never_falls() -> None:
-    spend = SpendCap(1.0, lambda: None)
-    for usd in (1.0, 0.5):
+async def test_what_the_run_spends_elsewhere_counts_and_never_falls_and_the_cap_is_reported_once() -> None:
+    reported: list[None] = []
+    spend = SpendCap(1.0, lambda: reported.append(None))
+    for usd in (1.0, 0.5, 2.0):
         spend.run_spent(usd)
         call = UpstreamCall(spend, 0.1)
         await settled()
         assert not call.out.is_set()
         call.task.cancel()
+    assert len(reported) == 1
 
 
 async def test_a_model_without_a_price_is_refused_under_a_cap_with_the_setting_for_its_price(

@@ -33,7 +33,6 @@ class HostileSetup:
     example: dict[str, Any]
     journal: Path
     containers: list[ClientSandbox]
-    provider: StubProvider
     events: list[GatewayEvent] = field(default_factory=list)
 
     async def evaluate(self, attempts: Sequence[str], container: int = 0, text: str = "") -> list[dict[str, Any]]:
@@ -72,7 +71,7 @@ async def hostile_setup(folder: Path) -> AsyncIterator[HostileSetup]:
         example["port"] = await _serve_canary(stack, canary)
         provider = await stack.enter_async_context(StubProvider())
         provider.answer = _careless
-        hostile = HostileSetup(canary, example, journal, [], provider)
+        hostile = HostileSetup(canary, example, journal, [])
         gateway = await stack.enter_async_context(
             Gateway(
                 providers=(openai(KEY, f"{provider.url}/v1"),),

@@ -12,9 +12,9 @@ WAIT_S = 60.0
 """Within which something must come to pass, however busy the machine is."""
 
 
-def published(cloud: Cloud, recipe: Recipe | None = None) -> PreparedEnvironment:
+def published(cloud: Cloud) -> PreparedEnvironment:
     """A recipe that the cloud has an image of, without the building."""
-    recipe = recipe or Recipe()
+    recipe = Recipe()
     image = f"im-{recipe.digest}"[:25]
     cloud.control.images[image].SetInParent()
     cloud.control.published[name_of(recipe)] = image

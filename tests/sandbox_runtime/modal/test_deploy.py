@@ -110,7 +110,7 @@ def test_a_paused_run_is_tried_again_and_a_failed_one_is_not(
 
 
 def test_a_git_token_is_passed_in_a_file_that_only_its_owner_reads(
-    container: Container, deployed: ModuleType, monkeypatch: pytest.MonkeyPatch
+    container: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_TOKEN", "ghs-secret")
     assert container.optimize([]) == 0
@@ -186,7 +186,7 @@ def test_requests_from_outside_reach_the_gateway_on_loopback(deployed: ModuleTyp
         socket.create_connection(("127.0.0.1", port), timeout=10)
 
 
-def test_an_optimizer_whose_machine_is_preempted_is_signalled_and_awaited(deployed: ModuleType, tmp_path: Path) -> None:
+def test_an_optimizer_whose_machine_is_preempted_is_signalled_and_awaited(tmp_path: Path) -> None:
     script = "import signal, sys\nsignal.signal(signal.SIGINT, lambda *_: sys.exit(0 if open('kept', 'w') else 1))\n"
     script += "open('up', 'w').close()\nsignal.pause()"
     code = (

@@ -14,14 +14,11 @@ from evolverpc_common.processes import started_at
 from sandbox_runtime import Command, EnvironmentMissing, ResourceLimits
 from sandbox_runtime.backends.plain_commands import run_build
 from sandbox_runtime.backends.process import NO_ISOLATION_WARNING
+from tests.faults.execution_log import children
 from tests.sandbox_runtime.backend import BackendUnderTest, process_backend
 from tests.sandbox_runtime.stub_server import SOURCE
 from tests.sandbox_runtime.suite.acting import up
 from tests.support.waiting import eventually
-
-
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 async def test_the_process_backend_warns_that_it_isolates_nothing(caplog: pytest.LogCaptureFixture) -> None:

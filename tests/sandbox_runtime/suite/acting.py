@@ -8,7 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
 from sandbox_runtime import Command, CommandResult, Sandbox
@@ -47,8 +47,10 @@ def groups_of(id_: str) -> list[Path]:
     return [Path(folder) for folder in folders if folder.endswith(f"/gepa-{id_}")]
 
 
-async def environment_of(sandbox: Sandbox, command: Command) -> dict[str, str]:
-    result: dict[str, str] = json.loads((await sandbox.exec(command)).stdout)
+async def environment_of(backend: BackendUnderTest, sandbox: Sandbox, env: Mapping[str, str] = {}) -> dict[str, str]:
+    """The variables that a command has, given these."""
+    shows = backend.python("import json, os; print(json.dumps(dict(os.environ)))", env=env)
+    result: dict[str, str] = json.loads((await sandbox.exec(shows)).stdout)
     return result
 
 

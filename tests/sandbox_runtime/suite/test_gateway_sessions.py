@@ -9,7 +9,6 @@ from tests.sandbox_runtime.backend import BackendUnderTest, local
 from tests.sandbox_runtime.gateway_session import Echoing
 from tests.sandbox_runtime.suite.acting import environment_of, up
 
-SHOWS = "import json, os; print(json.dumps(dict(os.environ)))"
 ASKS = """
 import os, socket
 for name in ("MODELS", "HTTPS_PROXY"):
@@ -24,7 +23,7 @@ async def test_a_gateway_session_answers_on_loopback_inside_and_nowhere_else(bac
     egress = Allow(domains=("example.com",)) if has_network else backend.egress
     async with up(backend, gateway_session=session, egress=egress) as sandbox:
         assert (await sandbox.exec(backend.python(ASKS))).stdout == b"models\ntunnel\n"
-        shown = await environment_of(sandbox, backend.python(SHOWS))
+        shown = await environment_of(backend, sandbox)
         if has_network:
             addresses = {name: shown[name] for name in ("MODELS", "HTTPS_PROXY")}
             for address in addresses.values():

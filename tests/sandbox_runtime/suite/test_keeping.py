@@ -8,8 +8,6 @@ from tests.sandbox_runtime.backend import NAMES_OF_ANY_SHELL, BackendUnderTest, 
 from tests.sandbox_runtime.suite.acting import command_lines, environment_of, output, records_of, up
 from tests.support.waiting import eventually
 
-ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
-
 
 class TestKeeping:
     async def test_the_environment_is_that_of_the_spec_and_not_the_hosts(
@@ -19,7 +17,7 @@ class TestKeeping:
         async with up(backend, env={"PLAIN": "a b"}, secrets={"SECRET": "s3"}) as sandbox:
             allowed = NAMES_OF_ANY_SHELL | backend.own_names | set(backend.prepared.env)
             given = {"SUITE_RUN": backend.run, "PLAIN": "a b", "SECRET": "s3"}
-            command = await environment_of(sandbox, backend.python(ENVIRONMENT, env={"OWN": "o"}))
+            command = await environment_of(backend, sandbox, {"OWN": "o"})
             server = (await parse_request(await sandbox.endpoint()))[1]["env"]
             assert {name: command[name] for name in command.keys() - allowed} == {**given, "OWN": "o"}
             assert server.keys() - allowed == {*given, "GEPA_LISTEN", "GEPA_TOKEN", "GEPA_MEMORY_MB"}

@@ -47,41 +47,39 @@ class _Server(Server):
 
 
 class Cloud:
-    """What tests see of it. `asked`: every RPC of the control plane and the command router, in order."""
+    """What tests see of it. `control`: its apps, images and what was published.
+
+    `asked`: every RPC of the control plane and the command router, in order.
+    """
 
     def __init__(self) -> None:
         self.faults = Faults()
         self.asked: list[Asked] = []
         self.env: dict[str, str] = {}
-        self._control = Control(self.faults)
-        self._router = Router(self._control, self.faults)
+        self.control = Control(self.faults)
+        self._router = Router(self.control, self.faults)
 
     @property
     def boxes(self) -> Sequence[Box]:
         """Every sandbox that was ever made, in order."""
-        return list(self._control.boxes.values())
+        return list(self.control.boxes.values())
 
     @property
     def running(self) -> list[str]:
         """Those that have not ended."""
         return [box.id for box in self.boxes if not box.ended.done()]
 
-    @property
-    def control(self) -> Control:
-        """Its apps, images and what was published."""
-        return self._control
-
     def box(self, sandbox_id: str) -> Box:
         """One of them."""
-        return self._control.boxes[sandbox_id]
+        return self.control.boxes[sandbox_id]
 
     def reach(self, port: int) -> None:
         """What listens at this port of loopback is the internet: reached where a sandbox's egress has 127.0.0.1."""
-        self._control.reachable.add(port)
+        self.control.reachable.add(port)
 
     def expire_connect_tokens(self) -> None:
         """None that was given out until now is good any more."""
-        for front in self._control.fronts.values():
+        for front in self.control.fronts.values():
             front.tokens.clear()
 
     def count(self, method: str) -> int:
@@ -98,27 +96,27 @@ class Cloud:
         self._loop = asyncio.get_running_loop()
         server = _Server(
             [
-                serving(ModalClientBase, self._control, check=self._check, faults=self.faults),
+                serving(ModalClientBase, self.control, check=self._check, faults=self.faults),
                 serving(TaskCommandRouterBase, self._router, check=self.asked.append, faults=self.faults),
             ],
             status_details_codec=custom_detail_codec,
         )
         await server.start("127.0.0.1", 0)
         port = server._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]  # grpclib has no public way to it
-        self._control.url = f"http://127.0.0.1:{port}"
+        self.control.url = f"http://127.0.0.1:{port}"
         self.env = {
-            "MODAL_SERVER_URL": self._control.url,
+            "MODAL_SERVER_URL": self.control.url,
             "MODAL_TOKEN_ID": TOKEN[0],
             "MODAL_TOKEN_SECRET": TOKEN[1],
             "MODAL_DISABLE_API_PROXY": "1",
         }
-        self._control.env = {"MODAL_SERVER_URL": self._control.url, "MODAL_DISABLE_API_PROXY": "1"}
+        self.control.env = {"MODAL_SERVER_URL": self.control.url, "MODAL_DISABLE_API_PROXY": "1"}
         return server
 
     async def close(self) -> None:
         """End all that is left."""
-        self._control.end_calls()
-        await asyncio.gather(*(front.close() for front in self._control.fronts.values()))
+        self.control.end_calls()
+        await asyncio.gather(*(front.close() for front in self.control.fronts.values()))
         await asyncio.gather(*(box.close() for box in self.boxes))
 
     def _check(self, asked: Asked) -> None:

@@ -22,9 +22,9 @@ PAGE = 10
 Metadata = Mapping[str, str]
 
 
-def jwt(lifetime_s: float = 1200.0) -> str:
+def jwt() -> str:
     """An unsigned token with an expiry time."""
-    claims = base64.urlsafe_b64encode(json.dumps({"exp": time.time() + lifetime_s}).encode()).decode().rstrip("=")
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": time.time() + 1200}).encode()).decode().rstrip("=")
     return f"e30.{claims}.loopback"
 
 
@@ -40,7 +40,6 @@ class Control(Calls):
         self.images: defaultdict[str, api_pb2.Image] = defaultdict(api_pb2.Image)
         self.published: dict[str, str] = {}
         self.mounted: dict[str, list[api_pb2.MountFile]] = {}
-        self.uploaded: dict[str, bytes] = {}
         self.boxes: dict[str, Box] = {}
         self.fronts: dict[str, Front] = {}
         self.has_every_image = False
@@ -59,16 +58,6 @@ class Control(Calls):
                 raise GRPCError(Status.NOT_FOUND, f"no app {asked.app_name}")
             self.apps[asked.app_name] = f"ap-{len(self.apps):022}"
         return api_pb2.AppGetOrCreateResponse(app_id=self.apps[asked.app_name])
-
-    async def mount_batched_check_existence(
-        self, asked: api_pb2.MountBatchedCheckExistenceRequest, _: Metadata
-    ) -> api_pb2.MountBatchedCheckExistenceResponse:
-        missing = [digest for digest in asked.sha256_hex_hashes if digest not in self.uploaded]
-        return api_pb2.MountBatchedCheckExistenceResponse(missing_sha256_hex_hashes=missing)
-
-    async def mount_put_file(self, asked: api_pb2.MountPutFileRequest, _: Metadata) -> api_pb2.MountPutFileResponse:
-        self.uploaded[asked.sha256_hex] = asked.data
-        return api_pb2.MountPutFileResponse(exists=True)
 
     async def mount_get_or_create(
         self, asked: api_pb2.MountGetOrCreateRequest, _: Metadata

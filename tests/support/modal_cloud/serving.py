@@ -24,6 +24,7 @@ ANSWERS: Mapping[str, Message] = {
     ),
     "AppGetByDeploymentName": api_pb2.AppGetByDeploymentNameResponse(),
     "AppCreate": api_pb2.AppCreateResponse(app_id="ap-deployed"),
+    "MountBatchedCheckExistence": api_pb2.MountBatchedCheckExistenceResponse(),  # no file needs to be sent
     "AppHeartbeat": Empty(),
     "AppClientDisconnect": Empty(),
     "AppPublish": api_pb2.AppPublishResponse(url="https://modal.example/app"),
