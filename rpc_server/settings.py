@@ -311,8 +311,8 @@ class ListenSettings(SettingsGroup, title="HTTP"):
 
     host: str = setting(
         "127.0.0.1",
-        "Address to listen on. For other machines: 0.0.0.0, with allowed_hosts, behind a proxy with TLS or in a private "
-        "network; each request needs the token.",
+        "Address to listen on. For other machines: 0.0.0.0, with allowed_hosts, behind a proxy with TLS or in a "
+        "private network; each request needs the token.",
         everyday=True,
         metavar="HOST",
         variable=None,
