@@ -159,7 +159,7 @@ def _check_names(settings: Iterable[str]) -> None:
             why = "its result has a `verdict`" if name == "require" else "it serves the program itself"
             raise SettingsError(f"`{name}` is for the command `evolverpc optimize`, not for the function: {why}")
         if name in NOT_OF_SERVER - known:
-            raise SettingsError(f"`{name}` is for the command `evolverpc serve`: evolverpc.optimize has its own server")
+            raise SettingsError(f"`{name}` needs `evolverpc serve`, and then `evolverpc optimize` with its URL")
         if name not in known:
             near = difflib.get_close_matches(name, [*OWN, *ROW_SETTINGS, *known], n=1, cutoff=0.5)
             raise SettingsError(f"there is no setting `{name}`" + (f"; did you mean `{near[0]}`?" if near else ""))

@@ -252,7 +252,7 @@ def test_a_proposer_that_raises_or_returns_nonsense_ends_the_run_with_its_reason
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "misspelt": ({"max_metric_cals": 3}, "no setting `max_metric_cals`; did you mean `max_metric_calls`?"),
-    "of the server": ({"port": 3}, "`port` is for the command `evolverpc serve`"),
+    "of the server": ({"port": 3}, "`port` needs `evolverpc serve`"),
     "of the command": ({"repo": "."}, "`repo` is for the command `evolverpc optimize`"),
     "rows as datasets": ({"datasets": {"train": ROWS}}, "`datasets`: train: "),
     "no such command": ({"program": None, "command": ["no-such-program"]}, "there is no command 'no-such-program'"),
