@@ -203,7 +203,7 @@ class ProgramProcess(ChildProcess):
         if not instead and self._exit is not None:
             return "it must read requests until its input ends" if self._exit.status == 0 else ""
         if not instead and self._number == 1:
-            instead = "nothing: does the program read stdin and flush each line?"
+            instead = "nothing: it must read JSON-RPC from stdin line by line, and flush each answer"
         return f"sent {oldest.method}; received {instead}" if instead else ""
 
     def _report_later(self) -> None:

@@ -161,7 +161,7 @@ async def test_a_command_that_cannot_serve_is_reported_before_its_time_limit(ope
 
 ANSWERED = '{"jsonrpc": "2.0", "id": 1, "result": %s}\\n'
 IN_PLACE_OF_AN_ANSWER = {
-    "": "nothing: does the program read stdin and flush each line?",
+    "": "nothing: it must read JSON-RPC from stdin line by line, and flush each answer",
     '{"jsonrpc": "2.0", "id"': '23 bytes without a newline at the end (`{"jsonrpc": "2.0", "id"`)',
     "ready\\n": "`ready`, which answers no request: unexpected character",
     "[]\\n": "`[]`, which answers no request: no JSON object",
