@@ -30,8 +30,9 @@ VALUE_SHOWN = 1_000
 ROWS_SHOWN = 6
 """Rows of a group, and records of a reflective dataset, that are kept."""
 
-Outcome = Literal["kept", "rejected", "raced_out", "empty", "unfinished"]
-"""`empty`: reflection gave no new text, or an evaluation failed. `unfinished`: it has not been decided."""
+Outcome = Literal["kept", "rejected", "raced_out", "empty", "refused", "unfinished"]
+"""`empty`: reflection gave no new text, or an evaluation failed. `refused`: its change of code was rejected before
+an evaluation. `unfinished`: it has not been decided."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,11 @@ class Recorded:
         return {} if self.made is None else self.made.texts
 
     @property
+    def refused(self) -> int | None:
+        """The number of its change of code if that was rejected, which left nothing to evaluate."""
+        return self.made.mutation if self.made is not None and not self.made.texts else None
+
+    @property
     def last(self) -> Event | None:
         """The event that decided on it; None while there is none."""
         if self.decided is not None or self.ended is not None:
@@ -123,7 +129,9 @@ class Recorded:
             return self.decided.outcome
         if self.decided is not None:
             return "kept"
-        return "unfinished" if self.last is None else "empty"
+        if self.last is None:
+            return "unfinished"
+        return "empty" if self.refused is None else "refused"
 
     @property
     def why(self) -> str:
@@ -147,6 +155,8 @@ class Recorded:
         if self.unusable and not self.texts:
             answers = [f"{each.component}: {each.reason}, then {each.then or 'unchanged'}" for each in self.unusable]
             return f"its answers could not be used ({'; '.join(answers)})"
+        if self.refused is not None:
+            return "its change of code was rejected"
         match self.ended:
             case StepFailed(step=step, message=message):
                 return f"{step} failed: {message}"

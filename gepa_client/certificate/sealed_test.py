@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from evolverpc_common.display_text import counted
 from gepa_client.analysis.paired_comparison import PairedComparison, compare
 from gepa_client.analysis.power import Noise
 from gepa_client.journal.entries import COMMITMENT, TEST_PLAN
@@ -81,9 +82,10 @@ def decide(noise: Noise | None) -> Repeats:
     `noise`: of evaluations that the search repeated, None if it repeated none.
     """
     if noise is None:
-        return Repeats(count=1, reason="no evaluation was repeated, so no noise is known")
+        return Repeats(count=1, reason="the search repeated no evaluation, so no noise is known")
     if noise.deterministic:
-        return Repeats(count=1, reason=f"{noise.rows:,} evaluations were repeated, with the same scores")
+        again = f"{counted(noise.rows, 'evaluation')} that the search repeated had the same score again"
+        return Repeats(count=1, reason=f"{again}, so once is enough")
     asked = math.ceil(noise.within / (_NOISE_SHARE * noise.between)) if noise.between else _MOST_REPEATS
     spread = f"{math.sqrt(noise.within):.3g} within rows, {math.sqrt(noise.between):.3g} between them"
     most = f", at most {_MOST_REPEATS}" if asked > _MOST_REPEATS else ""

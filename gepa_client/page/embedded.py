@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -32,6 +33,7 @@ CELLS = 60
 STYLESHEET = b'<link rel="stylesheet" href="/assets/page.css">'
 SCRIPT = b'<script src="/assets/page.js" defer></script>'
 CHARSET = b'<meta charset="utf-8">'
+SHOW = b"evolverpc show RUN"
 
 Event = dict[str, Any]
 
@@ -70,14 +72,16 @@ def exported(store: Store, url: str, run_id: str, until: int | None = None) -> b
             answers.append(member)
     if omitted:
         left_out.append(f"{omitted} prompts, results or texts for which there is no room")
+    store_named = named_store(url)
     return _page(
+        command("show", run_id, store=store_named),
         b'{"events":[%s],"answers":{%s},"left_out":%s,"command":%s}'
         % (
             b",".join(written),
             b",".join(answers),
             to_json(left_out),
-            to_json(command("watch", run_id, store=named_store(url))),
-        )
+            to_json(command("watch", run_id, store=store_named)),
+        ),
     )
 
 
@@ -164,8 +168,11 @@ def _cells(found: Explanation, events: list[Event]) -> list[tuple[int, int]]:
 # --- the file --------------------------------------------------------------------------------------------------------
 
 
-def _page(data: bytes) -> bytes:
-    """Return the built page with this JSON inside, allowed to run its own script and style and to load nothing."""
+def _page(show: str, data: bytes) -> bytes:
+    """Return the built page with this JSON inside, allowed to run its own script and style and to load nothing.
+
+    `show`: the command that prints the run, for a reader without JavaScript.
+    """
     style, script = asset("page.css"), asset("page.js")
     policy = (
         f"default-src 'none'; script-src 'sha256-{_digest(script)}'; style-src 'sha256-{_digest(style)}'; "
@@ -180,6 +187,7 @@ def _page(data: bytes) -> bytes:
         (CHARSET, CHARSET + f'\n<meta http-equiv="Content-Security-Policy" content="{policy}">'.encode()),
         (STYLESHEET, b"<style>%s</style>" % style),
         (SCRIPT, inside),
+        (SHOW, html.escape(show).encode(errors="backslashreplace")),
     ):
         before, _, after = page.partition(place)
         page = before + content + after

@@ -168,11 +168,18 @@ class SearchReader:
             before=begun.score,
             after=None if evaluated is None else evaluated.score,
             outcome="pending" if last is None else one.outcome,
-            why=one.why,
+            why=one.why if one.refused is None else self._why_refused(one.refused),
             candidate=one.candidate,
             digest=digest,
             mutation=None if one.made is None else one.made.mutation,
         )
+
+    def _why_refused(self, number: int) -> str | None:
+        """Return at which stage a change of code was rejected, and why."""
+        for entry in entries_at(self._store, self._id, SEARCH, [number]):
+            if (refused := MutationEntry.model_validate_json(entry.answer).rejected) is not None:
+                return f"its change of code was rejected at stage {refused.stage}: {refused.reason}"
+        return "its change of code was rejected"
 
     def read_entries(self) -> bool:
         """Read new entries; return whether there are more."""

@@ -91,7 +91,7 @@ def certificate_facts(view: RunView) -> list[tuple[str, str]]:
         ("verdict", found.statement),
         (
             "test scores",
-            f"each of {counted(test.rows, 'row')} was scored {times}: {test.repeats_reason}; for scores from "
+            f"each of {counted(test.rows, 'test row')} was scored {times}: {test.repeats_reason}; for scores from "
             f"{test.score_range[0]:g} to {test.score_range[1]:g}: {test.method}",
         ),
         (f"{view.selection} scores", chosen),

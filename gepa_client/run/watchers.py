@@ -89,6 +89,8 @@ class ProposalWatcher(ReflectionStrategy):
     selection: SelectionStrategy
     dropped: dict[str, None] = field(default_factory=dict, init=False)
     """Why proposals of the iteration have no new text of a component, each reason once."""
+    refused: bool = field(default=False, init=False)
+    """A proposal of the iteration has no texts, because its change of code was rejected."""
     _iteration: int = field(default=0, init=False)
     _begun: list[int] = field(default_factory=list, init=False)
     _children: deque[tuple[int, str, bool]] = field(default_factory=deque, init=False)
@@ -100,7 +102,7 @@ class ProposalWatcher(ReflectionStrategy):
     def on_iteration_start(self, event: IterationStartEvent) -> None:
         """Forget the proposals of the iteration before."""
         self._iteration = event["iteration"]
-        self._begun, self._evaluated, self.dropped = [], [], {}
+        self._begun, self._evaluated, self.dropped, self.refused = [], [], {}, False
         self._children, self._rejected, self._kept = deque(), deque(), deque()
 
     def on_reflective_dataset_built(self, event: ReflectiveDatasetBuiltEvent) -> None:
@@ -162,6 +164,8 @@ class ProposalWatcher(ReflectionStrategy):
             if made.new_texts:
                 texts = {**parent, **made.new_texts}
                 self._children.append((number, digest_of(texts)[:SHOWN], texts == parent))
+            elif made.mutation is not None:
+                self.refused = True
             self.emit(
                 ProposalMade(
                     iteration=self._iteration,
@@ -384,9 +388,10 @@ class RunWatcher:
     def on_iteration_end(self, event: IterationEndEvent) -> None:
         """Emit an iteration without a proposal; GEPA ends an interrupted iteration in the same way."""
         if not self._proposed and not isinstance(sys.exception(), Interrupted):
-            dropped = self.proposals.dropped
-            empty = not self._skipped and not dropped
-            reason = self._skipped or (f"no usable text: {', '.join(dropped)}" if dropped else "no new text")
+            dropped, refused = self.proposals.dropped, self.proposals.refused
+            empty = not (self._skipped or dropped or refused)
+            without = "its change of code was rejected" if refused else "no new text"
+            reason = self._skipped or (f"no usable text: {', '.join(dropped)}" if dropped else without)
             self.emit(NoProposal(iteration=event["iteration"], reason=reason, perfect=self._perfect, empty=empty))
 
     def _show_withheld(self) -> None:

@@ -3,7 +3,7 @@
 import base64
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +12,12 @@ from typing import Any
 
 import orjson
 
-from gepa_client.journal.entries import SEARCH, CandidateRecord, Entry, Row
+from gepa_client.journal.entries import EVENTS, SEARCH, CandidateRecord, Entry, Row
+from gepa_client.journal.run_events import Decision
 from gepa_client.journal.store import open_store
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, git_branch
 from tests.gepa_client.example_records import NASTY
-from tests.gepa_client.stored_run import RUN_ID, Made, decisions
+from tests.gepa_client.stored_run import RUN_ID, Made, decisions, entry_of
 
 PROGRAM = "def answer(text):\n    return text\n"
 AUTHOR = {
@@ -50,7 +51,7 @@ def new_repository(folder: Path) -> str:
 class StoredCode:
     """Builds a run of four changes: 1 kept, 3 (from 1) kept and the best, 4 (from 1) dropped, 6 rejected.
 
-    `also`: further executable files of the best change, content by path.
+    `also`: further executable files of the best change, content by path. `events`: what follows its candidates.
 
     They are made in a server's repository; `user` is a clone from before them, as on the machine of a user.
     """
@@ -60,6 +61,7 @@ class StoredCode:
     status: str = "completed"
     texts_evolved: bool = False
     also: dict[str, str] = field(default_factory=dict)
+    events: Sequence[Decision] = ()
     seed: str = field(init=False)
     commits: dict[int, str] = field(default_factory=dict, init=False)
     _entries: dict[int, dict[str, Any]] = field(default_factory=dict, init=False)
@@ -114,7 +116,9 @@ class StoredCode:
             for index, (commit, branch) in texts.items()
         ]
         with closing(open_store(str(store))) as opened:
-            opened.create(run, [*rows, *decisions(pool)])
+            later = enumerate(self.events, len(pool))
+            added = [entry_of(EVENTS, number, each.event, "", each.model_dump()) for number, each in later]
+            opened.create(run, [*rows, *decisions(pool), *added])
 
     def _asked(self, request: str, parent: str) -> dict[str, Any]:
         return {"kind": "change_request", "request": request, "parent": parent}

@@ -61,15 +61,19 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     expect(wrong).toEqual([]);
   });
 
-  test("At 390 px the header is under 120 px high, and the tab of the view is in sight", async () => {
+  test("At 390 px the header is under 120 px high, and tabs, badges and cells of tables are in sight", async () => {
     server.sample = sampleRun();
     await page.setViewportSize({ width: 390, height: 844 });
     await load();
     for (const hash of Object.values(VIEWS)) {
       await show(page, hash);
       expect((await page.locator(".top").boundingBox())?.height, hash).toBeLessThan(120);
-      const tab = await page.locator(".tabs [aria-current]").boundingBox();
-      expect(tab && tab.x >= 0 && tab.x + tab.width <= 390, hash).toBe(true);
+      const outside = await page.evaluate(() =>
+        [...document.querySelectorAll(".tabs a, .badge, td, tbody th")]
+          .filter((each) => each.getBoundingClientRect().left < 0 || each.getBoundingClientRect().right > innerWidth)
+          .map(({ outerHTML }) => outerHTML),
+      );
+      expect(outside, hash).toEqual([]);
     }
     await page.setViewportSize({ width: 1100, height: 800 });
   });
@@ -286,15 +290,15 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     server.sample = sampleRun();
     await load();
     expect(await page.locator(".figures > div").first().innerText()).toMatch(
-      /^test score\s+0.52 \u2192 0.81 \(25 test/,
+      /^test score\s+0.52\s\u2192\s0.81 \(25 test/,
     );
-    await page.getByRole("link", { name: "How the best text came about" }).click();
+    await page.getByRole("link", { name: "How the best candidate came about" }).click();
     const panel = page.locator(".panel", { hasText: "The last change: why candidate" });
     await panel.getByText("Where is my refund?").first().waitFor();
     const text = await panel.innerText();
     expect(text).toContain("Candidate 11: 0.52 -> 0.81 on validation. 9 rows are better, 1 is worse and 20 the same.");
     expect(text).toContain("Better: 9 rows, 1 of them here");
-    expect(text).toMatch(/train ticket-3: 0\.7 \u2192 /);
+    expect(text).toMatch(/train ticket-3: 0\.7\s\u2192\s/);
     expect(await panel.locator("ins, del").count()).toBeGreaterThan(0);
     expect(await page.locator(".top").innerText()).toMatch(/best validation score\s/);
     await page
@@ -304,6 +308,39 @@ describe.skipIf(!hasBrowser)("in Chromium", () => {
     const compared = page.getByRole("link", { name: "The whole text, compared" }).first();
     expect(await compared.getAttribute("href")).toMatch(/candidate=\d+&with=\d+$/);
     expect(wrong).toEqual([]);
+  });
+
+  test("Where code alone made the best candidate, its difference is open instead of the text", async () => {
+    const { events, answers } = sampleRun({ code: true });
+    const [seed] = events.filter(({ event }) => event === "candidate");
+    if (seed?.event !== "candidate") throw new Error("the sample has no seed");
+    const changed = events.map((event): PageEvent => {
+      if (event.event === "candidate")
+        return { ...event, texts: seed.texts, ...(event.index === 11 && { scores: event.scores.map(() => 1) }) };
+      return event.event === "mutation" ? { ...event, cost_usd: null } : event;
+    });
+    server.sample = { events: changed, answers };
+    await load();
+    const result = page.locator(".panel", { has: page.getByRole("heading", { name: "Best code" }) });
+    for (const hash of ["#/now", "#/result"]) {
+      await show(page, hash);
+      const removed = result.first().locator(".diff del").first();
+      expect(await removed.isVisible(), hash).toBe(true);
+      expect(await removed.innerText()).toMatch(/^-def team/);
+      expect(await removed.evaluate((line) => getComputedStyle(line).textDecorationLine)).toBe("none");
+      expect(await result.first().innerText()).not.toMatch(/unknown|Best text/);
+    }
+    expect(await result.first().innerText()).toContain("It scores 1 on each of its 30 rows.");
+    expect(await result.first().locator(".block:not(.diff):visible").count()).toBe(0);
+  });
+
+  test("A row of a program that returned nothing states so", async () => {
+    const { events, answers } = sampleRun({ candidates: 3 });
+    const path = `/api/runs/${RUN}/cell?candidate=1&row=1`;
+    const cell = answers[path] as { result: object };
+    server.sample = { events, answers: { ...answers, [path]: { ...cell, result: { ...cell.result, output: null } } } };
+    await load("#/rows?candidate=1&row=1");
+    expect(await page.locator(".cell .pair").innerText()).toMatch(/Output\s+none/);
   });
 
   test("The rows with the lowest score of the best candidate are shown alone, in the map and in the table", async () => {

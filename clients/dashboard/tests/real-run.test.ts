@@ -47,7 +47,7 @@ const WORDS = ["red", "blue", "green", "grey", "black", "white"];
 
 /** Text that each view shows of this run, in all of its states. */
 const SHOWN: Record<string, string> = {
-  now: "How the best text came about",
+  now: "How the best candidate came about",
   result: "rules",
   plot: "best so far",
   tree: "on the Pareto front",

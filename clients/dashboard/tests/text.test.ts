@@ -1,9 +1,12 @@
 import { readdirSync, readFileSync } from "node:fs";
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import type { Mutation } from "../src/generated/events";
+import { changesTo } from "../src/state/changes";
 import { originsOf } from "../src/state/origins";
 import type { Candidate } from "../src/state/reduce";
 import { compare } from "../src/text/compare";
+import { diffLines } from "../src/text/diff-lines";
 import { line, visible } from "../src/text/visible";
 
 const words = fc.array(fc.constantFrom("a", "b", "the", " ", "\n", ".", "\u00e9", "  "), { maxLength: 60 });
@@ -56,6 +59,34 @@ test("Each part of a text is from the first candidate that had it, and a merge h
   expect(originsOf(candidates, 3, "rules")).toEqual(expected);
   expect(originsOf(candidates, 4, "rules")).toEqual([{ text: "Read", candidate: 4 }]);
   expect(originsOf(candidates, 9, "rules")).toEqual([]);
+});
+
+test("In a diff the lines of code are marked, and not the names of files", () => {
+  const header = "diff --git a/x b/x\n--- a/x\n+++ b/x\n";
+  const found = diffLines(`${header}@@ -1,2 +1,2 @@\n same\n--- old\n+new\n${header}@@ -1 +1 @@\n-last`);
+  expect(found.map(({ text }) => text).join("")).toContain("--- old\n+new\ndiff");
+  expect(found.filter(({ kind }) => kind !== "same")).toEqual([
+    { kind: "del", text: "--- old\n" },
+    { kind: "add", text: "+new\n" },
+    { kind: "del", text: "-last" },
+  ]);
+});
+
+test("The changes of code to a candidate are those of its line alone", () => {
+  const candidate = (index: number, parents: number[], commit: string) =>
+    ({ index, parents, code: { branch: null, commit } }) as unknown as Candidate;
+  const mutation = (at: number, commit: string | null) => ({ at, commit }) as unknown as Mutation;
+  const candidates = [
+    candidate(0, [], "seed"),
+    candidate(1, [0], "a"),
+    candidate(2, [0], "b"),
+    candidate(3, [1], "a"),
+    candidate(4, [3, 2], "a"),
+    candidate(5, [4, 2], "ab"),
+  ];
+  const mutations = [mutation(1, "a"), mutation(2, "b"), mutation(3, null), mutation(4, "ab")];
+  const places = candidates.map((each) => changesTo({ candidates, mutations }, each).map(({ at }) => at));
+  expect(places).toEqual([[], [1], [2], [1], [1], [1, 2, 4]]);
 });
 
 test("Hidden characters become visible, and others stay", () => {

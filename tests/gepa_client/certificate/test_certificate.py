@@ -99,7 +99,7 @@ def test_rows_that_were_opened_before_ask_for_more(tmp_path: Path) -> None:
     ("noise", "count", "reason"),
     [
         (None, 1, "no noise is known"),
-        (Noise(9, 2, 0.0, 1.0), 1, "with the same scores"),
+        (Noise(9, 2, 0.0, 1.0), 1, "9 evaluations that the search repeated had the same score"),
         (Noise(9, 2, 0.01, 0.2), 1, "asks for 1"),
         (Noise(9, 2, 0.1, 0.2), 2, "asks for 2"),
         (Noise(9, 2, 0.5, 0.2), 5, "asks for 10, at most 5"),

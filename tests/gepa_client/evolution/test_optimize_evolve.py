@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gepa_client.gepa.litellm_model import Completion
 from tests.gepa_client.code_server import CodeServer, Model
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Ran, Start
 from tests.gepa_client.run_folder import driver_of, stored
@@ -87,3 +88,12 @@ def test_a_killed_run_ends_as_an_undisturbed_one_and_can_be_replayed(
     assert replayed.status == 0, replayed.stderr
     assert (found(replayed), changes(replayed)) == (found(resumed), changes(resumed))
     assert len(server.calls) == asked
+
+
+def test_an_iteration_whose_change_of_code_was_rejected_states_so(
+    code_server: Serving, cli: Cli, flags: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Model, "complete", lambda *_: Completion("```\nLocation: steps\nbreak check\n```", 0.5, 1, 1))
+    ran = cli("optimize", code_server().url, *flags, "--evolve", "code", "--max-metric-calls", 20)
+    skipped = {(event["reason"], event["empty"]) for event in ran.events if event["event"] == "no_proposal"}
+    assert skipped == {("its change of code was rejected", False)}

@@ -35,6 +35,7 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
     file = only_run(tmp_path) / "report.html"
     data = page_data(file)
     assert data["left_out"] == []
+    assert f"evolverpc show {only_run(tmp_path).name}</noscript>" in file.read_text()
     kinds = {event["event"] for event in data["events"]}
     assert {"run", "candidate", "proposal", "summary", "position"} <= kinds
     api = f"/api/runs/{only_run(tmp_path).name}/"

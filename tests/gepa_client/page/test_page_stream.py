@@ -20,6 +20,7 @@ import pytest
 from aiohttp import ClientConnectionError
 
 from gepa_client.journal.entries import SEARCH, Attempt, Claim, Entry
+from gepa_client.journal.run_events import NoProposal, ProposalBegun, ProposalMade
 from gepa_client.journal.steer_entries import Propose
 from gepa_client.journal.store import open_store
 from gepa_client.page.event_log import EventLog
@@ -143,10 +144,19 @@ def test_a_page_has_the_journals_state_after_connections_servers_and_drivers_wer
     assert {each["outcome"] for each in proposals} <= {"kept", "rejected", "empty"}
 
 
-def test_a_page_has_each_change_of_code(tmp_path: Path) -> None:
+def test_a_page_has_each_change_of_code_and_why_one_left_nothing_to_evaluate(tmp_path: Path) -> None:
     url = str(tmp_path / "runs.db")
-    StoredCode(tmp_path).into(url)
-    assert len(read_run(url, RUN_ID).of("mutation")) == 4
+    begun = ProposalBegun(
+        at=5, iteration=3, proposal=5, parent=0, components=["git_branch"], rows=[], results=[], score=0
+    )
+    made = ProposalMade(at=7, iteration=3, proposal=5, texts={}, mutation=6)
+    ended = NoProposal(at=7, iteration=3, reason="no new text", empty=True)  # as versions up to 0.1 recorded it
+    StoredCode(tmp_path, events=[begun, made, ended]).into(url)
+    page = read_run(url, RUN_ID)
+    assert len(page.of("mutation")) == 4
+    [proposal] = page.of("proposal")
+    assert (proposal["outcome"], proposal["mutation"]) == ("refused", 6)
+    assert "at stage paths: tests/ may not change" in proposal["why"]
 
 
 @pytest.mark.parametrize(("status", "claim"), [("running", Claim("one", 1)), ("completed", Claim(None, 0))])

@@ -182,7 +182,7 @@ export interface Proposal {
   size: number;
   before: number | null;
   after: number | null;
-  outcome: ("kept" | "rejected" | "raced_out" | "empty" | "unfinished") | "pending";
+  outcome: ("kept" | "rejected" | "raced_out" | "empty" | "refused" | "unfinished") | "pending";
   why: string | null;
   candidate: number | null;
   digest: string | null;

@@ -1,16 +1,28 @@
-/** The best text, and a button that copies it. */
+/** The best code and text, and a button that copies the text. */
 
 import { useEffect, useState } from "preact/hooks";
 import type { Excerpt } from "../generated/events";
 import { useWhole, wholeText } from "../loading";
 import { Block, Inline } from "../parts/text";
+import { changedTexts, changesTo } from "../state/changes";
 import type { Candidate } from "../state/reduce";
+import type { View } from "../state/view";
+import { Code } from "./code";
 
-export function BestText({ best, api }: { best: Candidate; api: string }) {
+export function BestText({ view, best, api }: { view: View; best: Candidate; api: string }) {
+  const hasNewCode = changesTo(view, best).length > 0;
+  const texts = hasNewCode ? changedTexts(best, view.candidates[0]) : Object.entries(best.texts);
   return (
     <>
-      <h3>{best.index === 0 ? "The seed's text" : "Best text"}</h3>
-      {Object.entries(best.texts).map(([component, text]) => (
+      {hasNewCode && (
+        <>
+          <h3>Best code</h3>
+          <Code view={view} candidate={best} />
+          {texts.length === 0 && <p class="quiet">Its text is the seed's.</p>}
+        </>
+      )}
+      {texts.length > 0 && <h3>{best.index === 0 ? "The seed's text" : "Best text"}</h3>}
+      {texts.map(([component, text]) => (
         <div key={component}>
           <p class="quiet">
             <Inline text={component} length={120} />{" "}

@@ -29,9 +29,11 @@ export function Result({ view, api }: { view: View; api: string }) {
         </p>
       )}
       <p>
-        <a href={href("result")}>How the best text came about: each change, its reason, and the rows that it moved</a>
+        <a href={href("result")}>
+          How the best candidate came about: each change, its reason, and the rows that it moved
+        </a>
       </p>
-      {best !== undefined && !run?.driven && <BestText best={best} api={api} />}
+      {best !== undefined && !run?.driven && <BestText view={view} best={best} api={api} />}
       {run !== undefined && <Next run={run} />}
     </section>
   );

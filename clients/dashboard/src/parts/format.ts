@@ -10,6 +10,7 @@ export const OUTCOMES: Record<Proposal["outcome"], string> = {
   rejected: "rejected",
   raced_out: "lost its race",
   empty: "no new text",
+  refused: "change of code rejected",
   unfinished: "not decided",
 };
 
@@ -29,6 +30,11 @@ const TIME = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: 
 export function score(value: number | null | undefined): string {
   if (value === null || value === undefined || Number.isNaN(value)) return "none";
   return String(Number(value.toPrecision(4)));
+}
+
+/** The scores before and after, on one line. */
+export function fromTo(before: string, after: string): string {
+  return `${before}\u00a0\u2192\u00a0${after}`;
 }
 
 export function signed(value: number): string {

@@ -4,7 +4,7 @@ import type { Status } from "../connection";
 import { LIVE, type View } from "../state/view";
 import { Badge } from "./badge";
 import { Facts } from "./facts";
-import { candidateName, count, counted, duration, score, time } from "./format";
+import { candidateName, count, counted, duration, fromTo, score, time } from "./format";
 import { Notices, ofConnection } from "./notices";
 import { scoreName } from "./row-name";
 import { Term } from "./term";
@@ -66,7 +66,7 @@ export function Figures({ view }: { view: View }) {
     <Facts
       as="figures"
       facts={[
-        ["test score", test && `${score(test.seed)} \u2192 ${score(test.best)} (${test.rows})`],
+        ["test score", test && `${fromTo(score(test.seed), score(test.best))} (${test.rows})`],
         [
           `best ${scoreName(view)}`,
           best === undefined

@@ -1,6 +1,7 @@
-/** A table that scrolls by itself; its first column names the row. */
+/** A table that scrolls by itself; its first column names the row. On a narrow page the cells of a row are stacked. */
 
 import type { ComponentChildren } from "preact";
+import { line } from "../text/visible";
 import { Inline } from "./text";
 
 /** A cell that is a string may be a text of a program. Numbers stand at the right. */
@@ -20,6 +21,7 @@ interface Props<Item> {
 }
 
 export function Table<Item>({ label, items, columns, tall = false, caption, isChosen }: Props<Item>) {
+  const names = columns.map(([name]) => (typeof name === "string" ? line(name, 60) : undefined)); // for stacked cells
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls takes the focus
     <section class={tall ? "scroll tall" : "scroll"} aria-label={label} tabIndex={0}>
@@ -43,7 +45,7 @@ export function Table<Item>({ label, items, columns, tall = false, caption, isCh
                     {shown(cell(item, at))}
                   </th>
                 ) : (
-                  <td key={column} class={kind}>
+                  <td key={column} class={kind} data-column={names[column]}>
                     {shown(cell(item, at))}
                   </td>
                 ),

@@ -1,8 +1,10 @@
 /** How text of programs, models and rows is shown: as text nodes, isolated from the direction of their surroundings. */
 
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
+import type { Excerpt } from "../generated/events";
 import type { Piece } from "../text/compare";
+import { diffLines } from "../text/diff-lines";
 import { line, visible } from "../text/visible";
 import { count } from "./format";
 
@@ -54,15 +56,17 @@ export function Compared({
   pieces,
   label,
   omitted = 0,
+  class: name = "",
 }: {
   pieces: readonly Piece[];
   label: string;
   omitted?: number;
+  class?: string;
 }) {
   const size = pieces.reduce((sum, piece) => sum + piece.text.length, 0);
   const room = size > SHOWN ? { same: 2_000, add: SHOWN / 4, del: SHOWN / 4 } : null;
   return (
-    <Frame label={label} size={size}>
+    <Frame label={label} size={size} class={name}>
       {size === 0 && <span class="quiet">(empty)</span>}
       {pieces.map((piece, at) => {
         const text = visible(room === null ? piece.text : abridged(piece.text, room[piece.kind]));
@@ -74,16 +78,30 @@ export function Compared({
   );
 }
 
+/** A unified diff: lines with their signs, in colours. */
+export function Diff({ text, omitted }: Excerpt) {
+  const pieces = useMemo(() => diffLines(text), [text]);
+  return <Compared pieces={pieces} label="Difference" omitted={omitted} class="diff" />;
+}
+
 /** The beginning and the end of a long text. */
 function abridged(text: string, room: number): string {
   if (text.length <= 2 * room) return text;
   return `${text.slice(0, room)}\n[${count(text.length - 2 * room)} characters]\n${text.slice(-room)}`;
 }
 
+interface FrameProps {
+  readonly label: string;
+  /** Characters of the text. */
+  readonly size: number;
+  readonly children: ComponentChildren;
+  readonly class?: string;
+}
+
 /** The box of a text; a long one scrolls, and takes the focus so that keys can scroll it. */
-export function Frame({ label, size, children }: { label: string; size: number; children: ComponentChildren }) {
+export function Frame({ label, size, children, class: name = "" }: FrameProps) {
   const text = (
-    <pre class="block" dir="auto">
+    <pre class={`block ${name}`} dir="auto">
       {children}
     </pre>
   );

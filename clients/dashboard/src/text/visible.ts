@@ -25,6 +25,7 @@ export function line(text: string, length = 120): string {
     text
       .slice(0, 4 * length)
       .replace(/\s+/g, " ")
+      .replace(/(?<=\d) (->|\u2192) (?=\d)/g, "\u00a0$1\u00a0") // two scores stay on one line
       .trim(),
   );
   return flat.length > length || text.length > 4 * length ? `${flat.slice(0, length - 1)}\u2026` : flat;

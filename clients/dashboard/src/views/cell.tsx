@@ -91,7 +91,14 @@ export function Result({ result, path = null }: { result: RowResult; path?: stri
           Status: <Inline text={result.status} />
         </p>
       )}
-      <Part name="Output" value={result.output} more={more("output")} />
+      {result.output === null && result.status === "ok" ? (
+        <div>
+          <h3>Output</h3>
+          <p class="quiet">none</p>
+        </div>
+      ) : (
+        <Part name="Output" value={result.output} more={more("output")} />
+      )}
       <Part name="Feedback" value={result.feedback} more={more("feedback")} />
       <Part name="Feedback on components" value={result.component_feedback} more={more("component_feedback")} />
       <Part name="Error" value={result.error} />

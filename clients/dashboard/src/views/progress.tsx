@@ -22,8 +22,9 @@ const AXES = [
 
 /** Height of the strip below the plot in which proposals that were not kept are marked, a lane for each outcome. */
 const STRIP = 36;
-const LANES: Record<string, number> = { rejected: 0, raced_out: 1 };
-const MARKS: Record<string, "bad" | "ink"> = { rejected: "bad", raced_out: "ink" };
+const LANES: Record<string, number> = { rejected: 0, refused: 0, raced_out: 1 };
+const LANE_NAMES = ["rejected", "lost race", "other"];
+const LANE_COLOURS = ["bad", "ink", "quiet"] as const;
 /** Marks beyond which they become transparent. */
 const CROWD = 150;
 
@@ -162,14 +163,23 @@ function drawMarks(plot: uPlot, { points, marks }: Progress, estimate: Summary |
   ctx.save();
   ctx.lineWidth = 1.4 * unit;
   ctx.globalAlpha = Math.max(0.2, Math.min(1, CROWD / marks.length));
+  const lanes = new Set<number>();
   for (const { x, proposal } of marks) {
+    const lane = LANES[proposal.outcome] ?? 2;
     const left = plot.valToPos(x, "x", true);
     if (left < plot.bbox.left || left > plot.bbox.left + plot.bbox.width) continue;
-    const y = (top + 11 * (LANES[proposal.outcome] ?? 2)) * unit;
-    ctx.fillStyle = theme[MARKS[proposal.outcome] ?? "quiet"];
+    const y = (top + 11 * lane) * unit;
+    ctx.fillStyle = theme[LANE_COLOURS[lane] as "bad" | "ink" | "quiet"];
+    lanes.add(lane);
     ctx.fillRect(left - unit, y - size, 2 * unit, 2 * size);
   }
   ctx.globalAlpha = 1;
+  ctx.font = `${10 * unit}px system-ui, sans-serif`;
+  ctx.textAlign = "right";
+  ctx.textBaseline = "middle";
+  ctx.fillStyle = theme.quiet;
+  for (const lane of lanes)
+    ctx.fillText(LANE_NAMES[lane] as string, plot.bbox.left - 4 * unit, (top + 11 * lane) * unit);
   const best = points.find(({ candidate }) => candidate.index === estimate?.best);
   if (best !== undefined && estimate?.low != null && estimate.high != null) {
     const x = plot.valToPos(best.x, "x", true);

@@ -4,8 +4,9 @@ import { useMemo, useState } from "preact/hooks";
 import type { AnswerUsage, ComparedRow, PromptShown, ProposalShown, RowResult } from "../generated/answers";
 import type { Proposal } from "../generated/events";
 import { useLoaded } from "../loading";
+import { Change } from "../panels/code";
 import { Choice } from "../parts/choice";
-import { candidateName, count, counted, countsOf, OUTCOMES, score, sentence, took } from "../parts/format";
+import { candidateName, count, counted, countsOf, fromTo, OUTCOMES, score, sentence, took } from "../parts/format";
 import { proposalName } from "../parts/row-name";
 import { Shown } from "../parts/shown";
 import { Compared, Inline } from "../parts/text";
@@ -14,7 +15,6 @@ import type { View } from "../state/view";
 import { compare } from "../text/compare";
 import { Part, Result } from "./cell";
 import type { ViewProps } from "./run";
-import { Change } from "./text";
 
 /** Proposals that the list has at first, the last ones: thousands take seconds to draw. */
 const LISTED = 200;
@@ -83,7 +83,7 @@ function Item({ view, proposal }: { view: View; proposal: Proposal }) {
       {proposal.before !== null && proposal.after !== null && (
         <span class="quiet">
           {" "}
-          {counted(proposal.size, "row")}: {score(proposal.before)} {"\u2192"} {score(proposal.after)}
+          {counted(proposal.size, "row")}: {fromTo(score(proposal.before), score(proposal.after))}
         </span>
       )}
       <br />
@@ -142,7 +142,7 @@ function Chosen({ view, api, proposal }: { view: View; api: string; proposal: Pr
       {mutation !== undefined && (
         <section class="panel">
           <h2>Change of code</h2>
-          <Change mutation={mutation} />
+          <Change key={mutation.at} mutation={mutation} isOpen={proposal.outcome === "refused"} />
         </section>
       )}
       <Shown loaded={answer}>
@@ -265,7 +265,7 @@ export function Row({ row }: { row: ComparedRow }) {
   return (
     <details>
       <summary>
-        {row.split} <Inline text={row.row} length={60} />: {outcomeOf(row.before)} {"\u2192"} {outcomeOf(row.after)}{" "}
+        {row.split} <Inline text={row.row} length={60} />: {fromTo(outcomeOf(row.before), outcomeOf(row.after))}{" "}
         {row.input !== null && <Inline as="span" class="quiet" text={row.input.text} length={200} />}
       </summary>
       <Part name="Input" value={row.input} />

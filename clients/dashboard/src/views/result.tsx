@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import type { Explanation as Explained, ProposalShown, RowGroup, Change as Step } from "../generated/answers";
 import type { StatedFact, Summary, SummaryTable } from "../generated/events";
 import { useLoaded } from "../loading";
+import { Change, Code } from "../panels/code";
 import { Failures, failuresFirst } from "../panels/failures";
 import { Next, Sentences } from "../panels/result";
 import { Warnings } from "../panels/warnings";
@@ -13,11 +14,12 @@ import { selectingRow } from "../parts/row-name";
 import { Shown } from "../parts/shown";
 import { Table, wordedColumns } from "../parts/table";
 import { href } from "../route";
+import { changedTexts, changeOf, changesTo } from "../state/changes";
 import { lowestScore, placesLowest } from "../state/moved-rows";
 import { LIVE, type View } from "../state/view";
 import { Details, Row } from "./reflection";
 import type { ViewProps } from "./run";
-import { Change, Texts } from "./text";
+import { Texts } from "./text";
 
 /** Changes of code that are listed. */
 const REFUSED = 50;
@@ -34,7 +36,7 @@ export function ResultView({ view, api }: ViewProps) {
       <p class="about">
         {run?.driven
           ? "What the run has found so far, and why. It has not ended."
-          : "What the run came to, and why: the best text, each change on the way to it, and its rows."}
+          : "What the run came to, and why: the best candidate, each change on the way to it, and its rows."}
       </p>
       {failuresFirst(view) && <Failures view={view} />}
       {summary !== undefined && <Story summary={summary} />}
@@ -84,24 +86,41 @@ function Best({ view, api }: { view: View; api: string }) {
   const seed = view.candidates[0];
   if (best === undefined) return null;
   const lost = placesLowest(best).length;
+  const scored = best.scores.filter((each) => !Number.isNaN(each)).length;
+  const hasNewCode = changesTo(view, best).length > 0;
+  const hasNewText = changedTexts(best, seed).length > 0;
   return (
     <section class="panel">
-      <h2>Best text{view.latest.run?.driven && " so far"}</h2>
+      <h2>
+        {hasNewCode ? `Best code${hasNewText ? " and text" : ""}` : "Best text"}
+        {view.latest.run?.driven && " so far"}
+      </h2>
       <p>
         {best.index === 0 ? (
           "It is the seed, unchanged."
         ) : (
           <>
-            {sentence(candidateName(best.index))}. <ins>Underlined</ins>: words that the seed lacks;{" "}
-            <del>struck through</del>: words of the seed that it lacks.{" "}
-            <a href={href("text", { candidate: best.index, as: "origins" })}>Where each part is from</a>
+            {sentence(candidateName(best.index))}.{" "}
+            {hasNewText && (
+              <>
+                <ins>Underlined</ins>: words that the seed lacks; <del>struck through</del>: words of the seed that it
+                lacks. <a href={href("text", { candidate: best.index, as: "origins" })}>Where each part is from</a>
+              </>
+            )}
           </>
         )}
       </p>
-      <p>
-        {counted(lost, "row")} {lost === 1 ? "has" : "have"} its lowest score, {score(lowestScore(best))}:{" "}
-        <a href={href("rows", { lowest: best.index })}>see these rows</a>.
-      </p>
+      {lost === scored ? (
+        <p>
+          It scores {score(lowestScore(best))} on each of its {counted(scored, "row")}.
+        </p>
+      ) : (
+        <p>
+          {counted(lost, "row")} {lost === 1 ? "has" : "have"} its lowest score, {score(lowestScore(best))}:{" "}
+          <a href={href("rows", { lowest: best.index })}>see these rows</a>.
+        </p>
+      )}
+      {hasNewCode && <Code view={view} candidate={best} />}
       <Texts api={api} candidate={best} other={best.index === 0 ? undefined : seed} />
       {view.latest.run !== undefined && <Next run={view.latest.run} />}
     </section>
@@ -165,7 +184,7 @@ interface StepProps {
 function OneStep({ step, isOpen = false, view, api }: StepProps) {
   const candidate = view.candidates.find(({ index }) => index === step.candidate);
   const other = view.candidates.find(({ index }) => index === step.against);
-  const mutation = changeOf(view, step.candidate);
+  const mutation = candidate && changeOf(view, candidate);
   return (
     <>
       <p class="quiet">
@@ -180,16 +199,6 @@ function OneStep({ step, isOpen = false, view, api }: StepProps) {
       <Groups groups={step.groups} isOpen={isOpen} />
     </>
   );
-}
-
-/** The change of code that made this candidate; none if it runs the code of a parent. */
-function changeOf(view: View, index: number) {
-  const candidate = view.candidates.find((each) => each.index === index);
-  const commit = candidate?.code?.commit;
-  const inherited = view.candidates.some(
-    (each) => candidate?.parents.includes(each.index) && each.code?.commit === commit,
-  );
-  return inherited ? undefined : view.mutations.find((each) => commit !== undefined && each.commit === commit);
 }
 
 /** The minibatch that a proposal was made from, what reflection read, and its answer: loaded when it is opened. */

@@ -1,11 +1,12 @@
 /** The texts of a candidate, compared word by word with another one, or with the origin of each part. */
 
 import { useMemo, useState } from "preact/hooks";
-import type { Excerpt, Mutation } from "../generated/events";
+import type { Excerpt } from "../generated/events";
 import { useWhole, wholeText } from "../loading";
+import { Code } from "../panels/code";
 import { Choice } from "../parts/choice";
 import { Facts } from "../parts/facts";
-import { candidateName, count, counted, money, score, signed } from "../parts/format";
+import { candidateName, count, counted, score, signed } from "../parts/format";
 import { ProposalLink, scoreName } from "../parts/row-name";
 import { Shown } from "../parts/shown";
 import { Block, Compared, Frame, Inline } from "../parts/text";
@@ -14,9 +15,8 @@ import { movedRows } from "../state/moved-rows";
 import { originsOf, type Span } from "../state/origins";
 import type { Candidate } from "../state/reduce";
 import type { View } from "../state/view";
-import { compare, type Piece } from "../text/compare";
+import { compare } from "../text/compare";
 import { visible } from "../text/visible";
-import { Part } from "./cell";
 import type { ViewProps } from "./run";
 
 const MODES = [
@@ -71,7 +71,12 @@ export function TextView({ view, params, api }: ViewProps) {
           <Texts api={api} candidate={candidate} other={mode === "compared" ? other : undefined} />
         </section>
       )}
-      {candidate.code !== null && <Code view={view} candidate={candidate} />}
+      {candidate.code !== null && (
+        <section class="panel">
+          <h2>Code</h2>
+          <Code view={view} candidate={candidate} />
+        </section>
+      )}
     </>
   );
 }
@@ -157,10 +162,7 @@ export function Texts(props: TextsProps) {
   return (
     <>
       {components.map((component) => (
-        <section key={component}>
-          <Inline as="h3" text={component} length={200} />
-          <Component component={component} {...props} />
-        </section>
+        <Component key={component} component={component} {...props} />
       ))}
     </>
   );
@@ -181,15 +183,23 @@ function Component({ api, component, candidate, other }: TextsProps & { componen
     () => (other === undefined ? null : compare(before?.text ?? "", text.text)),
     [other, before?.text, text.text],
   );
+  if (pieces?.every(({ kind }) => kind === "same") && text.omitted + (before?.omitted ?? 0) === 0) {
+    return (
+      <details>
+        <summary>
+          <Inline text={component} length={200} /> <span class="quiet">unchanged</span>
+        </summary>
+        <Block text={text.text} label={component} />
+      </details>
+    );
+  }
   return (
-    <>
+    <section>
+      <Inline as="h3" text={component} length={200} />
       {pieces === null ? (
         <Block text={text.text} omitted={text.omitted} label={component} />
       ) : (
-        <>
-          {pieces.every(({ kind }) => kind === "same") && <p class="quiet">Unchanged.</p>}
-          <Compared pieces={pieces} label={component} />
-        </>
+        <Compared pieces={pieces} label={component} />
       )}
       {cut > 0 && !whole && (
         <p>
@@ -200,7 +210,7 @@ function Component({ api, component, candidate, other }: TextsProps & { componen
       )}
       <Shown loaded={nowLoaded} />
       <Shown loaded={wasLoaded} />
-    </>
+    </section>
   );
 }
 
@@ -275,62 +285,4 @@ function Spans({ spans, chosen, component }: { spans: readonly Span[]; chosen: n
 /** White space at the beginning of a text: the number of a span stands at its first word. */
 function leading(text: string): string {
   return /^\s*/.exec(text)?.[0] ?? "";
-}
-
-/** The commit of a candidate, and the change that made it. */
-function Code({ view, candidate }: { view: View; candidate: Candidate }) {
-  const made = view.mutations.find(({ commit }) => commit !== null && commit === candidate.code?.commit);
-  return (
-    <section class="panel">
-      <h2>Code</h2>
-      <p>
-        Commit <Inline text={candidate.code?.commit ?? ""} />
-        {candidate.code?.branch && (
-          <>
-            {" "}
-            of branch <Inline text={candidate.code.branch} />
-          </>
-        )}
-      </p>
-      {made !== undefined && <Change mutation={made} />}
-    </section>
-  );
-}
-
-export function Change({ mutation }: { mutation: Mutation }) {
-  return (
-    <details>
-      <summary>
-        {mutation.stage === null ? (
-          "Change"
-        ) : (
-          <span class="bad">
-            Rejected at stage <Inline text={mutation.stage} />
-          </span>
-        )}
-        : <Inline text={(mutation.summary ?? mutation.reason ?? mutation.request).text} length={160} />{" "}
-        <span class="quiet">
-          {counted(mutation.files.length, "file")}, {money(mutation.cost_usd)}
-        </span>
-      </summary>
-      <Part name="Reason" value={mutation.reason} />
-      <Part name="Request" value={mutation.request} />
-      <Part name="Summary" value={mutation.summary} />
-      {mutation.diff !== null && (
-        <>
-          <h3>Difference</h3>
-          <Compared pieces={diffLines(mutation.diff)} label="Difference" omitted={mutation.diff.omitted} />
-        </>
-      )}
-      <Part name="Log" value={mutation.log} />
-    </details>
-  );
-}
-
-/** Return a unified diff by line. */
-function diffLines({ text }: Excerpt): Piece[] {
-  return text.split("\n").map((line) => {
-    const kind = line.startsWith("+") ? "add" : line.startsWith("-") ? "del" : "same";
-    return { kind, text: `${line}\n` };
-  });
 }
