@@ -87,16 +87,16 @@ def _commands(run: StoredRun, store: str | None, started: Started | None, end: i
     if run.status in ("paused", "failed"):
         resumed = run.resumed_by or command("resume", run.id, store=store)
         yield CommandHint(command=resumed, what="continue the run; nothing that is recorded is paid for again")
-    if run.output is not None and run.status != "running":
-        yield CommandHint(
-            command=load_call(started.language if started is not None else None, run.output),
-            what=f"load the best texts in a program; {BEST_CANDIDATE} there has them",
-        )
     if started is not None and GIT_BRANCH in started.components:
         check_out = command("branches", run.id, "--check-out", store=store)
         yield CommandHint(command=check_out, what="check out the code of the best candidate, in its repository")
         branches = command("branches", run.id, store=store)
         yield CommandHint(command=branches, what="list all changes of code; --diff N prints one of them")
+    if run.output is not None and run.status != "running":
+        yield CommandHint(
+            command=load_call(started.language if started is not None else None, run.output),
+            what=f"load the best texts in a program; {BEST_CANDIDATE} there has them",
+        )
     yield CommandHint(command=command("show", run.id, store=store), what="print the run with its best candidate")
     if end:
         fork = command("fork", run.id, "--at", str(end), store=store)
