@@ -4,7 +4,10 @@ import json
 from contextvars import ContextVar
 
 from gepa_client.errors import NO_ANSWER
+from gepa_client.evolution.names import component_texts
 from gepa_client.run.output_folder import BEST_CANDIDATE
+from gepa_client.run.run_view import RunView
+from protocol.code import code_at
 
 TYPESCRIPT = "typescript"
 """The language that the servers of the npm package state."""
@@ -30,6 +33,20 @@ def load_call(language: str | None, folder: str) -> str:
     if language is None or language.startswith("python"):
         return f"import evolverpc; evolverpc.load_candidate({json.dumps(folder)})"
     return f"read the texts by name from {folder}/{BEST_CANDIDATE}"
+
+
+def use_of(view: RunView, folder: str, check_out: str) -> str | None:
+    """Return how the best candidate is used: `check_out` if its code differs from the seed's, and what loads its texts.
+
+    None if it is the seed. `folder`: that of the run.
+    """
+    if view.seed is None or view.best is None or view.best.index == 0:
+        return None
+    seed, best = view.seed.texts, view.best.texts
+    parts = [f"`{check_out}`"] if code_at(seed)[1] != code_at(best)[1] else []
+    if component_texts(seed) != component_texts(best):
+        parts.append(load_call(view.language, folder))
+    return ", and in the program ".join(parts)
 
 
 def blocked_hint(error: str) -> str:

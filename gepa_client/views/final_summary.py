@@ -15,7 +15,7 @@ from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.evolution.patches import changed_words
 from gepa_client.journal.run_events import Finished
 from gepa_client.report import summary_fields as fields
-from gepa_client.report.calling_program import load_call
+from gepa_client.report.calling_program import use_of
 from gepa_client.report.event_words import failure_summary, first_failure
 from gepa_client.report.no_improvement import no_improvement
 from gepa_client.run import output_folder as files
@@ -150,10 +150,7 @@ def _facts(ended: RunSummary) -> Iterator[tuple[str, str]]:
     if view.certificate is not None and view.certificate.verdict == "worse":
         yield "use it", "no: the test rows show that it is worse than the seed"
     elif files.BEST_CANDIDATE in ended.written and not ended.replayed:
-        parts = [f"`{_check_out(ended)}`"] if _runs_other_code(view) else []
-        if component_texts(view.seed.texts) != component_texts(best.texts):
-            parts.append(load_call(view.language, str(_shown(ended.output))))
-        yield "use it", ", and in the program ".join(parts)
+        yield "use it", use_of(view, str(_shown(ended.output)), _check_out(ended)) or ""
 
 
 def _changes(seed: dict[str, str], best: dict[str, str]) -> str:
@@ -249,9 +246,3 @@ def _check_out(ended: RunSummary) -> str:
     if seed is not None and holds_commit(Path(), seed):
         return command("branches", ended.run_id, "--check-out", store=ended.store)
     return command("branches", ended.run_id, store=ended.store)
-
-
-def _runs_other_code(view: RunView) -> bool:
-    """Return whether the best candidate runs other code than the seed."""
-    seed, best = view.seed, view.best
-    return seed is not None and best is not None and code_at(seed.texts)[1] != code_at(best.texts)[1]

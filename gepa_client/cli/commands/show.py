@@ -26,6 +26,7 @@ from gepa_client.journal.run_events import FailedExamples
 from gepa_client.journal.store import Store, named_store
 from gepa_client.report import event_words as words
 from gepa_client.report import summary_fields as fields
+from gepa_client.report.calling_program import use_of
 from gepa_client.run.output_folder import CERTIFICATE
 from gepa_client.run.recorded_run import view_of
 from gepa_client.run.run_view import RunView
@@ -208,6 +209,10 @@ def _run_facts(store: Store, run: StoredRun, view: RunView, *, full: bool) -> li
         ("settings", _settings(run.config, full=full)),
         ("journal", _journal(store, run)),
         ("results in", run.output),
+        (
+            "use it",
+            use_of(view, run.output, command("branches", run.id, "--check-out", store=named)) if run.output else None,
+        ),
     ]
     return [(label, text) for label, text in lines if text]
 
