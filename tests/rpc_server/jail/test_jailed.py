@@ -42,7 +42,7 @@ async def test_an_agent_is_jailed_unless_that_is_turned_off(
     (home / "state").mkdir(parents=True)
     (project.folder / ".git" / "hooks").mkdir(exist_ok=True)
     flags = ("--program", "app.py", "--python", sys.executable, "--workers", "1", "--allow-mutations")
-    places = ("--tree-dir", str(tmp_path / "state"), "--agent-command", f"sh -c {shlex.quote(SCRIPTED[2])}")
+    places = ("--tree-dir", str(tmp_path / "state"), "--agent-command", shlex.join(SCRIPTED))
     variables = {"HOME": str(home), "REPOSITORY": str(project.folder)}
     async with serving(project.folder, *flags, *places, jails=jails, **variables) as server:
         seed = (await server.call("discover"))["program"]["seed_candidate"]
