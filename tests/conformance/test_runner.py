@@ -59,6 +59,13 @@ def command(fork_server: ForkServer, tmp_path: Path) -> Command:
     return run
 
 
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    """The command of a program over stdio; its arguments are its defects."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return f"{sys.executable} {tmp_path / 'program.py'}"
+
+
 async def report_on(server: Reference, *prefixes: str, token: str | None = TOKEN) -> ConformanceReport:
     chosen = [check for check in load_checks() if check.id.startswith(prefixes)]
     return await run_conformance(server.url, token, checks=chosen)
@@ -154,12 +161,9 @@ async def test_a_server_that_is_lost_ends_the_run(command: Command) -> None:
 
 
 async def test_a_program_over_stdio_is_served_and_checked_in_what_it_does_itself(
-    command: Command, tmp_path: Path
+    command: Command, program: str, tmp_path: Path
 ) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    own = f"{sys.executable} {program}"
-    status, stdout, _ = await command("--command", own, "--only", "core", "--only", "security", "--only", "stdio")
+    status, stdout, _ = await command("--command", program, "--only", "core", "--only", "security", "--only", "stdio")
     assert (status, stdout.splitlines()[-1]) == (3, "of the checks chosen: core NOT verified")
     assert all(f"pass {check}" in stdout for check in ("core.discover.complete", "stdio.end_of_input", "stdio.sigterm"))
     assert "security." not in stdout
@@ -168,29 +172,21 @@ async def test_a_program_over_stdio_is_served_and_checked_in_what_it_does_itself
     assert "No such file or directory" in stderr
 
 
-async def test_a_program_over_stdio_that_runs_on_is_caught(command: Command, tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    defects = f"{sys.executable} {program} input sigterm"
-    status, stdout, _ = await command("--command", defects, "--only", "stdio")
+async def test_a_program_over_stdio_that_runs_on_is_caught(command: Command, program: str) -> None:
+    status, stdout, _ = await command("--command", f"{program} input sigterm", "--only", "stdio")
     assert status == 1
     assert set(re.findall(r"FAIL (\S+)", stdout)) == {"stdio.end_of_input", "stdio.sigterm"}
 
 
 async def test_a_process_that_holds_the_output_of_a_program_open_is_not_waited_for(
-    command: Command, tmp_path: Path
+    command: Command, program: str
 ) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    status, _, stderr = await command("--command", f"{sys.executable} {program} holder", "--only", "stdio")
+    status, _, stderr = await command("--command", f"{program} holder", "--only", "stdio")
     assert (status, stderr) == (0, "")
 
 
-async def test_a_program_that_writes_on_after_the_end_of_its_input_is_caught(command: Command, tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    flood = f"{sys.executable} {program} flood"
-    status, stdout, stderr = await command("--command", flood, "--only", "stdio.end")
+async def test_a_program_that_writes_on_after_the_end_of_its_input_is_caught(command: Command, program: str) -> None:
+    status, stdout, stderr = await command("--command", f"{program} flood", "--only", "stdio.end")
     assert (status, stderr) == (1, "")
     assert "found:    it still runs after 5 s" in stdout
 

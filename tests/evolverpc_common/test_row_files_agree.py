@@ -2,7 +2,6 @@
 
 import json
 import random
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import pytest
 
 from evolverpc_common.row_files import RowFileError, read_rows
+from tests.rpc_server.program.conftest import PACKAGE, needs_node
 
-PACKAGE = Path(__file__).parents[2] / "clients" / "typescript" / "dist" / "index.js"
 READ = """
 import { readdirSync } from "node:fs";
 const [, , url, folder] = process.argv;
@@ -29,7 +28,7 @@ PARTS = {
 }
 
 
-@pytest.mark.skipif(shutil.which("node") is None or not PACKAGE.is_file(), reason="no node, or no built package")
+@needs_node
 @pytest.mark.parametrize("suffix", PARTS)
 def test_both_languages_read_the_same_rows(tmp_path: Path, suffix: str) -> None:
     source = random.Random(20)

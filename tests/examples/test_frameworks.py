@@ -2,7 +2,6 @@
 
 import importlib
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -13,13 +12,12 @@ from typing import Any
 import pytest
 
 from sandbox_runtime import ServerEndpoint
+from tests.rpc_server.program.conftest import needs_node
 from tests.support.forked_client import ForkServer
 
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = ROOT / "examples" / "frameworks"
 NAMES = sorted(path.parent.name for path in FRAMEWORKS.glob("*/starter.toml"))
-PACKAGE = ROOT / "clients" / "typescript" / "dist" / "index.js"
-NODE = pytest.mark.skipif(shutil.which("node") is None or not PACKAGE.is_file(), reason="no node, or no built package")
 MOST_LINES = 15
 SMALLEST_GAIN = 0.2
 """On the validation rows: `ai-sdk` gains 0.21, the others more."""
@@ -87,7 +85,7 @@ def table(page: Path, head: str) -> list[list[str]]:
 
 def marks(name: str) -> list[pytest.MarkDecorator]:
     in_node = (FRAMEWORKS / name / "package.json").is_file()
-    return [NODE] * in_node + [pytest.mark.long] * (name != IN_MAKE_TEST)
+    return [needs_node] * in_node + [pytest.mark.long] * (name != IN_MAKE_TEST)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in NAMES])

@@ -7,7 +7,6 @@ import asyncio
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -39,12 +38,6 @@ def answer(message, prompt):
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
-
-
 def repository(folder: Path) -> Path:
     """A program that the skill does not know, with its prompt in a file and the rows of the quick start."""
     folder.mkdir()
@@ -60,13 +53,13 @@ def repository(folder: Path) -> Path:
 class Agent:
     """Does what the skill states; each turn follows from what the one before it gave."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int) -> None:
         self.results: list[str] = []
-        address = f"http://127.0.0.1:{free_port()}"
+        address = f"http://127.0.0.1:{port}"
         blocks = [block.text.replace("http://127.0.0.1:8000", address) for block in pages.blocks(SKILL)]
         [self.program, serve, self.check, self.optimize, _] = blocks
         ready = "until grep -q 127.0.0.1 serve.log; do sleep 0.1; done"
-        self.serve = f"{serve.strip().replace('8000', address.rpartition(':')[2])} > serve.log 2>&1 & {ready}"
+        self.serve = f"{serve.strip().replace('8000', str(port))} > serve.log 2>&1 & {ready}"
 
     def turn(self, asked: Asked) -> Turn:
         self.results = asked.tool_results
@@ -81,8 +74,10 @@ class Agent:
         return turns[asked.turn]
 
 
-async def test_an_agent_with_the_skill_improves_a_repository_it_has_not_seen(tmp_path: Path) -> None:
-    folder, agent = repository(tmp_path / "repository"), Agent()
+async def test_an_agent_with_the_skill_improves_a_repository_it_has_not_seen(
+    tmp_path: Path, unused_tcp_port: int
+) -> None:
+    folder, agent = repository(tmp_path / "repository"), Agent(unused_tcp_port)
     model = ScriptedModel([Script("Improve the prompt", agent.turn)])
     with in_thread(ModelServer(answer)) as answering:
         async with model:

@@ -21,10 +21,6 @@ PROSE = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
 HEADINGS = re.findall(r"^#+ (.+)$", PROSE, re.MULTILINE)
 
 
-def blocks(kind: str, text: str = PAGE) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-
-
 def section(name: str) -> str:
     return PAGE.split(f"\n## {name}\n", 1)[1].split("\n## ", 1)[0]
 

@@ -25,10 +25,6 @@ def claude(**settings: Any) -> Agent:
     return agent_from(CodeChangeSettings(allow_mutations=True, **given))
 
 
-def without_end(_: object) -> list[object]:
-    return [use("Bash", command="true")]
-
-
 async def test_it_edits_with_the_tools_and_the_model_that_it_was_given_and_reads_no_settings_or_hooks(workplace, model):
     ran = workplace.folder.parent / "hook-ran"
     home = workplace.folder.parent / "home"
@@ -77,7 +73,7 @@ def plant_settings(folder: Path, home: Path, ran: Path) -> None:
 
 @pytest.mark.long
 async def test_too_high_a_cost_is_a_failure_with_the_cost(workplace, model):
-    model.scripts.append(Script("Make it louder.", without_end, input_tokens=100_000))
+    model.scripts.append(Script("Make it louder.", lambda _: [use("Bash", command="true")], input_tokens=100_000))
 
     with pytest.raises(AgentFailed) as failed:
         await workplace.work(claude(agent_max_cost_usd=0.5))

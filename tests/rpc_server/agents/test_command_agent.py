@@ -22,14 +22,6 @@ async def test_the_prompt_is_on_its_stdin_and_the_folder_its_working_directory(w
     assert workplace.reported == ["changed app.py"]
 
 
-async def test_it_gets_the_environment_of_the_task_and_nothing_of_the_servers(workplace, monkeypatch):
-    monkeypatch.setenv("GEPA_TOKEN", "of-the-server")
-
-    done = await workplace.work(agent("command -v python; echo ${GEPA_TOKEN-none}"))
-
-    assert done.summary.splitlines() == [workplace.environment["PATH"].partition(":")[0] + "/python", "none"]
-
-
 async def test_another_exit_status_than_0_is_a_failure_with_what_it_wrote(workplace):
     with pytest.raises(AgentFailed) as failed:
         await workplace.work(agent("echo thinking; echo out of ideas >&2; exit 3"))

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from rpc_server.mutations.agents import Agent, agent_from
-from rpc_server.settings import CodeChangeSettings
+from rpc_server.mutations.agents import Agent
+from tests.rpc_server.agents.test_claude_agent import claude
 from tests.support.scripted_anthropic import Script, Silence, use
 from tests.support.waiting import eventually
 
@@ -35,11 +35,6 @@ def sleeping(workplace) -> bool:
 
 def command(then: str) -> Agent:
     return Agent("sh", ("sh", "-c", STARTS_DAEMONS + then), 60.0)
-
-
-def claude() -> Agent:
-    settings = {"agent_model": "claude-sonnet-4-5", "agent_tools": ("Bash",)}
-    return agent_from(CodeChangeSettings(allow_mutations=True, **settings))
 
 
 async def test_cancelling_ends_all_processes_before_it_returns(workplace):

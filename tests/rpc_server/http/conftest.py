@@ -36,7 +36,6 @@ class FakeProgram:
             max_request_bytes=2**30,
             whole_batches=whole_batches,
         )
-        self.splits: dict[str, int] = {}
         self.ready = True
         self.gates: dict[str, asyncio.Event] = {}
         self.calls: list[tuple[str, dict[str, Any]]] = []

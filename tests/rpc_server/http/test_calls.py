@@ -1,13 +1,12 @@
 """Calls with a `call_id`: run once, joined, collected later, cancelled, abandoned, let go."""
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from protocol import errors
-from rpc_server.methods import call_ledger, service
+from rpc_server.methods import service
 
 WAITING = {"wait": "gate"}
 NOTHING = {"eval_batch": {"batch": [], "results": []}, "components_to_update": []}
@@ -86,15 +85,3 @@ async def test_an_error_too_deep_to_be_written_ends_its_call_all_the_same(server
             await server.call("make_reflective_dataset", {"candidate": server.seed, **NOTHING}, call_id="c")
     assert len(server.program.calls) == 1
     await asyncio.wait_for(server.service.drain(), 10)
-
-
-async def test_an_answer_is_kept_from_its_last_request_on(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(call_ledger, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    server = await start(keep_answers_s=10)
-    await server.evaluate("x", call_id="1")
-    for now[0] in (8.0, 16.0, 24.0):
-        assert "results" in await server.call("get_result", {"call_id": "1"})
-    now[0] = 35.0
-    with pytest.raises(errors.CallNotFound):
-        await server.call("get_result", {"call_id": "1"})

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -105,13 +106,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(_a_jail_can_be: None, project: Project) -> AsyncIterator[Server]:
     """Its commits served, each in a tree, and mutations of them."""
-    agent = " ".join(["sh", "-c", _quoted(SCRIPTED[2])])
     flags = ("--program", "app.py", "--python", sys.executable, "--workers", "2", "--example-timeout-s", "20")
     flags += ("--env", "npm_config_cache=/tmp/mine")
-    trees = ("--allow-mutations", "--tree-dir", str(project.folder.parent / "state"), "--agent-command", agent)
-    async with serving(project.folder, *flags, *trees, A_SECRET="of the server's") as running:
+    trees = ("--allow-mutations", "--tree-dir", str(project.folder.parent / "state"), "--agent-command")
+    async with serving(project.folder, *flags, *trees, shlex.join(SCRIPTED), A_SECRET="of the server's") as running:
         yield running
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,10 +13,8 @@ from rpc_server.jail.jail import NICENESS, check_jail, create_jails
 from tests.rpc_server.jail.conftest import PROGRAM, Server, serving
 from tests.rpc_server.mutations.mutation_server import SCRIPTED
 from tests.rpc_server.mutations.project import Project
+from tests.rpc_server.program.conftest import DATA, PACKAGE, needs_node
 from tests.support.forked_client import SERVER, ForkServer
-
-ROOT = Path(__file__).parents[3]
-PACKAGE = ROOT / "clients" / "typescript" / "dist" / "index.js"
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -42,7 +39,7 @@ async def test_an_agent_is_jailed_unless_that_is_turned_off(
     (home / "state").mkdir(parents=True)
     (project.folder / ".git" / "hooks").mkdir(exist_ok=True)
     flags = ("--program", "app.py", "--python", sys.executable, "--workers", "1", "--allow-mutations")
-    places = ("--tree-dir", str(tmp_path / "state"), "--agent-command", f"sh -c {shlex.quote(SCRIPTED[2])}")
+    places = ("--tree-dir", str(tmp_path / "state"), "--agent-command", shlex.join(SCRIPTED))
     variables = {"HOME": str(home), "REPOSITORY": str(project.folder)}
     async with serving(project.folder, *flags, *places, jails=jails, **variables) as server:
         seed = (await server.call("discover"))["program"]["seed_candidate"]
@@ -56,11 +53,10 @@ async def test_an_agent_is_jailed_unless_that_is_turned_off(
     assert ("run with all rights of your user" in reported) == (escapes > 0)
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
-@pytest.mark.skipif(not PACKAGE.is_file(), reason="the TypeScript package has not been built")
+@needs_node
 async def test_a_node_program_is_served_and_its_death_is_reported(tmp_path: Path) -> None:
-    program = ROOT / "tests" / "rpc_server" / "program" / "data" / "misbehaves.mjs"
-    command = ("--workers", "2", "--example-timeout-s", "20", "--command", "node", str(program), str(PACKAGE))
+    program = ("node", str(DATA / "misbehaves.mjs"), str(PACKAGE))
+    command = ("--workers", "2", "--example-timeout-s", "20", "--command", *program)
     async with serving(tmp_path, *command) as running:
         good = {"way": "good", "output": "still here"}
         results = await running.results(good, {"way": "abort"}, good)

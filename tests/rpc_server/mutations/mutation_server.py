@@ -79,11 +79,9 @@ class Served:
 
     async def rejected(self, kind: str, **given: Any) -> dict[str, Any]:
         """The details of the rejection."""
-        try:
-            result = await self.apply(kind, **given)
-        except MutationRejected as error:
-            return dict(error.details)
-        raise AssertionError(f"it was applied: {result.diff}")
+        stage, found = await self.outcome(kind, **given)
+        assert stage != "applied", f"it was applied: {found.diff}"
+        return dict(found)
 
     async def outcome(self, kind: str, **given: Any) -> tuple[str, Any]:
         """`applied` and the answer, or the stage and the details."""

@@ -81,7 +81,7 @@ class Project:
         """Of everything of the user's but objects, the refs that mutations make, and what Python caches of `.venv`."""
         digest = hashlib.sha256()
         for top in (self.folder, self.beside):
-            for path in sorted(_files(top)):
+            for path in sorted(Path(folder, name) for folder, _, names in os.walk(top) for name in names):
                 inside = path.relative_to(top).as_posix()
                 if inside.startswith((".git/objects", ".git/refs/heads/evolve", ".git/refs/evolverpc")):
                     continue
@@ -92,7 +92,3 @@ class Project:
                 digest.update(f"{inside} {stat.S_IMODE(status.st_mode):o} {len(content)}\n".encode(errors="replace"))
                 digest.update(content)
         return digest.hexdigest()
-
-
-def _files(top: Path) -> list[Path]:
-    return [Path(folder) / name for folder, _, names in os.walk(top) for name in names]

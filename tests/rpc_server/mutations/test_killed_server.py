@@ -52,9 +52,6 @@ class Served:
 
     def running(self, **settings: Any) -> AbstractContextManager[ServerEndpoint]:
         """Run a server with these settings while the block runs."""
-        return self._fork_server.running_server(*self.flags(**settings), env=self.env)
-
-    def flags(self, **settings: Any) -> list[str]:
         given = {
             "root": str(self.project.folder),
             "program": "app.py",
@@ -68,7 +65,7 @@ class Served:
         }
         lines = [f"{name} = {json.dumps(value)}\n" for name, value in given.items()]
         self._config.write_text("".join(lines) + f"[env]\nAT = {json.dumps(str(self.at))}\n")
-        return ["--config", str(self._config)]
+        return self._fork_server.running_server("--config", str(self._config), env=self.env)
 
     @property
     def env(self) -> dict[str, str]:

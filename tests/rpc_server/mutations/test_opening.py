@@ -149,7 +149,10 @@ def test_without_bubblewrap_the_server_names_what_agents_can_reach(
     assert "`jail` needs bubblewrap" in refusal(*AGENT, "--jail", PATH=str(commands))
 
 
-def test_a_program_that_is_not_committed_is_reported_as_such(project: Project, refusal: Callable[..., str]) -> None:
+def test_a_program_that_is_not_committed_is_reported_as_such_and_nothing_is_left(
+    project: Project, refusal: Callable[..., str]
+) -> None:
     (project.folder / "app2.py").write_text((project.folder / "app.py").read_text())
     reported = refusal(*AGENT, "--program", "app2.py")
     assert "there is no file app2.py (did you mean app.py?); candidates run from commits" in reported
+    assert list((project.folder.parent / "state/servers").iterdir()) == []

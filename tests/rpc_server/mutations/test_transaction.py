@@ -23,6 +23,7 @@ from rpc_server.worktrees.candidates import changed_candidate
 from tests.rpc_server.mutations.mutation_server import Served, served
 from tests.rpc_server.mutations.patches import added, changed
 from tests.rpc_server.mutations.project import FILES, Project
+from tests.support.processes import is_running
 
 GREETING = 'TEXTS = {"greeting": "hello"}'
 WAIT_S = 20
@@ -153,7 +154,7 @@ async def test_a_check_that_hangs_is_stopped_with_all_it_started(serve: Callable
     pid = project.folder.parent / "pid"
     server = await serve(check_command=("sh", "-c", f"sleep 300 & echo $! > {pid}; wait"), check_timeout_s=0.5)
     assert (await server.rejected("patch", diff=greets("bye")))["stage"] == "check"
-    assert not _lives(pid)
+    assert not is_running(int(pid.read_text()))
 
 
 async def test_a_check_must_leave_the_files_as_they_are(serve: Callable[..., Any]) -> None:
@@ -314,10 +315,6 @@ def _cancelling(
         return run(self, *arguments, **options)
 
     return counting
-
-
-def _lives(pid: Path) -> bool:
-    return Path(f"/proc/{pid.read_text().strip()}").exists()
 
 
 async def test_an_agent_that_is_killed_is_a_rejection_that_names_the_signal(server: Served) -> None:

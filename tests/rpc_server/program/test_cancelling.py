@@ -1,35 +1,21 @@
 """Cancelled evaluations free their processes at once."""
 
 import asyncio
-import time
 
 from protocol import Example
 from tests.support.waiting import eventually
 
 
 async def cancelled(running, pids, row, count):
-    """Start `count` of the row and cancel when all that can run do; the results given until then."""
-    given = {}
+    """Start `count` of the row and cancel when all that can run do."""
     batch = [Example(id=str(number), data=row) for number in range(count)]
     seed = running.program.info.seed_candidate
-    call = running.program.evaluate(seed, batch, capture_traces=False, on_result=given.__setitem__)
+    call = running.program.evaluate(seed, batch, capture_traces=False, on_result=lambda *_: None)
     evaluation = asyncio.create_task(call)
     await eventually(pids)
     evaluation.cancel()
     await asyncio.wait({evaluation}, timeout=5)
     assert evaluation.cancelled()
-    return given
-
-
-async def test_a_cancelled_evaluation_frees_its_processes_at_once(opened, tmp_path):
-    pids = tmp_path / "pids"
-    async with opened("behaves.py", workers=2) as running:
-        row = {"do": "write_pid_and_sleep", "file": str(pids), "seconds": 60}
-        given = await cancelled(running, lambda: pids.exists() and len(pids.read_text().split()) == 2, row, 5)
-        assert given == {}
-        started = time.monotonic()
-        assert (await running.one({"output": "next"}))["output"] == "next"
-        assert time.monotonic() - started < 20.0  # the cancelled ones would sleep for 60 s
 
 
 async def test_async_functions_are_cancelled_in_place(opened, tmp_path):

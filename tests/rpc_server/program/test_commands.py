@@ -106,7 +106,7 @@ async def test_a_line_without_an_end_ends_the_process_instead_of_filling_memory(
 
 
 async def test_an_answer_that_is_too_long_to_be_kept_is_its_examples_failure_and_hurts_no_other(narrow):
-    large, *others = await narrow.evaluate({"do": "large", "bytes": 5_000_000, "id": "last"}, *[{"output": 1}] * 5)
+    large, *others = await narrow.evaluate({"do": "large", "bytes": 5_000_000}, *[{"output": 1}] * 5)
     assert (large["status"], large["score"], large["error"]["type"]) == ("program_error", None, "process_died")
     assert "a line of 1048576 bytes or more on stdout: process ended" in large["error"]["log"]
     assert [result["output"] for result in others] == [1] * 5

@@ -22,11 +22,6 @@ BY_HAND, BY_ITSELF = " by hand", " by itself"
 pytestmark = [pytest.mark.timeout(600), pytest.mark.long]  # the first run installs the libraries
 
 
-def python_of_libraries() -> Path:
-    """The interpreter of an environment with the libraries for Python."""
-    return python_with("frameworks-python", CALLS / "requirements.txt")
-
-
 def node_libraries() -> Path:
     """The folder with the libraries for Node."""
     return node_with("frameworks-node", CALLS / "node")
@@ -38,7 +33,7 @@ def name_of(name: str) -> str:
 
 
 async def test_spans_of_instrumented_libraries_are_steps_in_python(opened, provider):
-    python = python_of_libraries()
+    python = python_with("frameworks-python", CALLS / "requirements.txt")
     env = {"PYTHONDONTWRITEBYTECODE": "", "PROVIDER_URL": provider, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     env["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = "SPAN_ONLY"
     limits = {"start_timeout_s": 300.0, "example_timeout_s": REQUEST_TIMEOUT_S}

@@ -12,11 +12,12 @@ async def test_a_module_with_seed_and_run_is_a_program_whose_results_await_a_sco
         assert info.version is None
         assert [part.name for part in info.components] == ["prompt", "style"]
         assert running.program.capabilities == {"steps", "exact_values"}
-        result = await running.one({"question": "why? "}, candidate={"prompt": "because", "style": ""})
+        candidate = {"prompt": "because", "style": ""}
+        result = await running.one({"question": "why? "}, candidate=candidate, capture_traces=True)
         assert result["status"] == "rollout"
         assert result["score"] is None
         assert result["output"] == {"answer": "why? because"}
-        assert set(result) == {"status", "score", "output", "seconds"}
+        assert set(result) == {"status", "score", "output", "seconds"}, "and no trajectory: it records nothing"
 
 
 async def test_a_program_describes_all_its_capabilities(opened):
@@ -40,13 +41,6 @@ async def test_name_version_and_seed_of_the_settings_come_first(opened):
     async with opened("full.py", name="mine", version="9", seed_candidate={"prompt": "other"}) as running:
         info = running.program.info
         assert (info.name, info.version, info.seed_candidate) == ("mine", "9", {"prompt": "other"})
-
-
-async def test_a_program_that_records_nothing_has_no_trajectory_and_makes_no_records(opened):
-    async with opened("sums.py") as running:
-        assert "reflective_datasets" not in running.program.capabilities
-        result = await running.one({"output": "text", "score": "(1, 'good')"}, capture_traces=True)
-        assert "trajectory" not in result
 
 
 SCORES = {

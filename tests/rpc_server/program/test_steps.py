@@ -30,7 +30,7 @@ async def test_async_steps_nest_in_their_own_task_and_stand_in_the_order_in_whic
     ]
 
 
-async def test_a_program_reports_steps_without_a_parameter_and_runs_by_itself(opened):
+async def test_a_program_reports_steps_and_reads_them_in_its_score_wanted_or_not_and_runs_by_itself(opened):
     async with opened("parts_without_trace.py", workers=1) as running:
         result = await running.one(SEEN, capture_traces=True)
         unwanted = await running.one(SEEN)
@@ -61,15 +61,8 @@ async def test_a_program_reports_steps_without_a_parameter_and_runs_by_itself(op
         },
         {"component": "planner", "inputs": {}, "outputs": "of a thread"},
     ]
-    assert (result["score"], unwanted["score"]) == (4.0, 4.0)
+    assert (result["score"], unwanted["score"], "trajectory" in unwanted) == (4.0, 4.0, False)
     assert parts_without_trace.run(SEEN, parts_without_trace.seed_candidate) == result["output"]
-
-
-async def test_a_scorer_with_a_third_parameter_reads_the_trajectory_wanted_by_the_caller_or_not(opened):
-    async with opened("parts_async.py") as running:
-        assert {"scoring", "score_trajectories"} <= running.program.capabilities
-        result = await running.one({})
-        assert (result["score"], "trajectory" in result) == (2.0, False)
 
 
 @pytest.mark.parametrize(

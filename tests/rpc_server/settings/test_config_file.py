@@ -44,17 +44,12 @@ def test_a_pyproject_without_the_table_is_passed_over(tmp_path: Path) -> None:
         load_settings(tmp_path / "pyproject.toml", folder=tmp_path)
 
 
-def test_a_given_file_makes_its_folder_the_root(tmp_path: Path) -> None:
+def test_flags_override_the_file_and_their_paths_start_where_they_are_typed_not_in_the_root(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "other.toml").write_text('program = "app.py"')
-    assert load_settings(tmp_path / "sub" / "other.toml", folder=tmp_path).root == tmp_path / "sub"
-
-
-def test_flags_override_the_file_and_their_paths_start_where_they_are_typed(tmp_path: Path) -> None:
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "gepa.toml").write_text('program = "app.py"\nport = 1\nworkers = 2')
+    (tmp_path / "sub" / "other.toml").write_text('program = "app.py"\nport = 1\nworkers = 2')
     flags = {"command": ["node", "p.js"], "port": 2, "datasets": {"val": "v.csv"}, "token_file": "t"}
-    settings = load_settings(tmp_path / "sub" / "gepa.toml", flags, folder=tmp_path)
+    settings = load_settings(tmp_path / "sub" / "other.toml", flags, folder=tmp_path)
+    assert settings.root == tmp_path / "sub", "the folder of the file that is given"
     assert (settings.program, settings.command, settings.port, settings.workers) == (None, ("node", "p.js"), 2, 2)
     assert (settings.datasets["val"], settings.token_file) == (tmp_path / "v.csv", tmp_path / "t")
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from evolverpc_common.settings.sources import SettingsError
-from protocol.errors import ProgramFailed
 from rpc_server.settings import Settings
 from rpc_server.worktrees import worktree
 from rpc_server.worktrees.environments import Environment
@@ -116,14 +115,6 @@ async def test_links_that_cannot_be_made_are_refused_at_the_start(
 ) -> None:
     with pytest.raises(SettingsError, match=printed):
         await opened(project, links=(link,))
-
-
-async def test_a_seed_that_cannot_start_is_reported_and_nothing_is_left(
-    project: Project, opened: Open, tmp_path: Path
-) -> None:
-    with pytest.raises(ProgramFailed, match=r"there is no file .*nowhere\.py"):
-        await opened(project, program="nowhere.py", tree_dir=tmp_path / "state")
-    assert list((tmp_path / "state/servers").iterdir()) == []
 
 
 def test_the_state_of_a_server_that_is_gone_is_swept_and_that_of_a_living_one_stays(tmp_path: Path) -> None:

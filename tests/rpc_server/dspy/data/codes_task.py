@@ -28,3 +28,15 @@ def learn(text, feedback, prompt):
     if luck % 5 == 0 and known:
         known.pop(sorted(known)[luck % len(known)])
     return "; ".join(f"{word} is {code}" for word, code in sorted(known.items()))
+
+
+def figures(found, candidates):
+    """What is compared of a run's result."""
+    return {
+        "candidates": candidates,
+        "parents": found.parents,
+        "scores": found.val_aggregate_scores,
+        "subscores": [list(scores.values()) for scores in found.val_subscores],
+        "discovered_at": found.discovery_eval_counts,
+        "metric_calls": found.total_metric_calls,
+    }

@@ -10,7 +10,7 @@ import sys
 
 import dspy
 from codes import Codes, Proposer, metric, reflection_lm
-from codes_task import TRAIN, VAL, reflect
+from codes_task import TRAIN, VAL, figures, reflect
 from gepa.proposer.reflective_mutation.reflection_lm import StatelessReflectionLM
 
 
@@ -38,14 +38,7 @@ def run(proposer, options):
     with contextlib.redirect_stdout(sys.stderr):  # its progress bars
         optimizer = dspy.GEPA(metric=metric, track_stats=True, num_threads=4, **PROPOSERS[proposer], **options)
         found = optimizer.compile(Codes(), trainset=examples(TRAIN), valset=examples(VAL)).detailed_results
-    return {
-        "candidates": [texts(program) for program in found.candidates],
-        "parents": found.parents,
-        "scores": found.val_aggregate_scores,
-        "subscores": [list(scores.values()) for scores in found.val_subscores],
-        "discovered_at": found.discovery_eval_counts,
-        "metric_calls": found.total_metric_calls,
-    }
+    return figures(found, [texts(program) for program in found.candidates])
 
 
 print(json.dumps([run(proposer, options) for proposer, options in json.loads(sys.argv[1])]))

@@ -7,7 +7,7 @@ import json
 import sys
 
 import gepa
-from codes_task import reflect
+from codes_task import figures, reflect
 
 from gepa_client import ConcurrentReflection, RemoteAdapter
 
@@ -29,14 +29,7 @@ def run(proposer, url, options):
             logger=Silent(),
             **options,
         )
-    return {
-        "candidates": found.candidates,
-        "parents": found.parents,
-        "scores": found.val_aggregate_scores,
-        "subscores": [list(scores.values()) for scores in found.val_subscores],
-        "discovered_at": found.discovery_eval_counts,
-        "metric_calls": found.total_metric_calls,
-    }
+    return figures(found, found.candidates)
 
 
 print(json.dumps([run(proposer, url, options) for proposer, url, options in json.loads(sys.argv[1])]))

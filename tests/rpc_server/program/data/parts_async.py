@@ -16,6 +16,5 @@ async def run(example, candidate, trace):
     return await trace.step("outer", ask, numbers=[1, 2])
 
 
-def score(example, output, trajectory):
-    """Score by the trajectory: the number of steps within the first."""
-    return len(trajectory["steps"][0]["steps"])
+def score(example, output):
+    return 1.0

@@ -22,14 +22,13 @@ def discovery():
     if "least" in MANNERS:
         return {"program": {"name": "least", "seed_candidate": SEED}}
     limit_s = {"example_timeout_s": 0.3} if "hurried" in MANNERS else {}
-    offered = ("refs", "adapter_state", "reflective_datasets", "cancel", "datasets", "scoring")
+    offered = ("refs", "adapter_state", "reflective_datasets", "datasets", "scoring")
     capabilities = [name for name in offered if name in MANNERS]
     return {
         "protocol_versions": ["1"],
         "server": {"name": "stdio", "version": "1", "language": "python", "instance_id": str(os.getpid())},
         "program": {
             "name": "stdio",
-            "digest": "its own" if "digested" in MANNERS else None,
             "components": [] if "seedless" in MANNERS else [{"name": "prompt", "kind": "text"}],
             "seed_candidate": {} if "seedless" in MANNERS else SEED,
         },
@@ -73,8 +72,7 @@ def evaluate(request):
     elif do == "large":
         head, number = '"jsonrpc":"2.0"', '"id":%s' % json.dumps(request["id"])
         result = '"result":' + json.dumps({"results": [{**good, "output": "y" * data["bytes"]}]})
-        orders = {"first": (head, number, result), "last": (head, result, number)}
-        write("{%s}" % ",".join(orders[data["id"]]))
+        write("{%s,%s,%s}" % (head, result, number))
     elif do == "flood_stdout":
         for _ in range(300):
             sys.stdout.write("z" * 65536)
