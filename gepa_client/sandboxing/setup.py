@@ -107,7 +107,7 @@ async def _runtime(
         from sandbox_runtime.nodes.ray_nodes import RayNodes
         from sandbox_runtime.nodes.runtime import NodesRuntime
 
-        nodes = RayNodes(settings.engine, settings.sandboxes, settings.sandbox_cpu)
+        nodes = RayNodes(settings.engine, settings.sandboxes, settings.sandbox_cpu, settings.sandbox_memory_mb)
         opened = NodesRuntime(settings.sandbox, nodes, build_gateway_session=builds)
     return await stack.enter_async_context(opened)
 

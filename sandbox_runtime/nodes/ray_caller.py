@@ -9,12 +9,14 @@ import logging
 import multiprocessing
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 ANSWER_S = 5.0
 """Seconds without an answer after which the cluster counts as away."""
@@ -22,6 +24,10 @@ ANSWER_S = 5.0
 GIVE_UP_S = 60.0
 """Seconds without an answer after which a new process connects again; the first connection takes up to ten."""
 
+REACH_S = 5.0
+"""Seconds within which a port of the cluster must accept a connection."""
+
+DEFAULT_PORT = 10001
 NAMESPACE = "evolverpc"
 
 MODE, TOKENS = "RAY_AUTH_MODE", ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
@@ -55,8 +61,6 @@ class RayCaller:
 
         Raises `ClusterRefused`.
         """
-        if importlib.util.find_spec("ray") is None:
-            raise ClusterRefused("Ray is not installed: pip install 'evolverpc[ray]' here and on each node")
         until = time.monotonic() + GIVE_UP_S
         while time.monotonic() < until:
             try:
@@ -66,8 +70,13 @@ class RayCaller:
                 self.close()
                 raise
             except ClusterUnavailable:
-                if self._caller is None:  # it is known to be away; else it has not answered yet
+                if not self.is_connecting:  # it is known to be away; else it has not answered yet
                     return
+
+    @property
+    def is_connecting(self) -> bool:
+        """Whether an answer may still come, after a call that raised `ClusterUnavailable`."""
+        return self._caller is not None
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Return the result of a function. Raises `ClusterUnavailable`."""
@@ -108,6 +117,8 @@ class RayCaller:
         return answer
 
     def _start(self) -> None:
+        if importlib.util.find_spec("ray") is None:
+            raise ClusterRefused("Ray is not installed: pip install 'evolverpc[ray]' here and on each node")
         spawn = multiprocessing.get_context("spawn")
         pipe, of_caller = spawn.Pipe()
         arguments = of_caller, self._address, self._functions
@@ -145,6 +156,8 @@ def _connect(address: str) -> None:
         raise ClusterRefused(
             f"{MODE}=token, and there is no token: set {TOKENS[1]} to the file that holds that of the cluster"
         )
+    if (place := urlsplit(address)).scheme == "ray":  # Ray itself tries for half a minute
+        socket.create_connection((place.hostname or "", place.port or DEFAULT_PORT), REACH_S).close()
     import ray  # in this process alone
 
     try:

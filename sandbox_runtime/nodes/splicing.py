@@ -10,7 +10,16 @@ from typing import Any, Protocol
 from aiohttp import WSMsgType, web
 from aiohttp.client import ClientWebSocketResponse
 
+from sandbox_runtime.gateway.gateway_session import Listener
+
 PIECE_BYTES = 64 * 1024
+
+HALF_OPEN_S = 30.0
+"""How long one direction may carry nothing once the other has ended."""
+
+LINGER_S = 5.0
+"""Within how many seconds what was sent last must have arrived as a stream is closed."""
+
 END = "end"
 """The text that ends the bytes of one direction of a WebSocket."""
 
@@ -27,7 +36,7 @@ class ByteStream(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close it, both directions."""
+        """Close it, both directions, within about `LINGER_S`."""
         ...
 
 
@@ -49,9 +58,8 @@ class Connection:
             self.writer.write_eof()
 
     async def close(self) -> None:
-        self.writer.close()
-        with contextlib.suppress(OSError):
-            await self.writer.wait_closed()
+        self.writer.close()  # not waited for: the other end may never read what is left
+        asyncio.get_running_loop().call_later(LINGER_S, self.writer.transport.abort)
 
 
 @dataclass(frozen=True)
@@ -69,55 +77,74 @@ class WebSocketStream:
         await (self.socket.send_bytes(data) if data else self.socket.send_str(END))
 
     async def close(self) -> None:
-        await self.socket.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_S):
+                await self.socket.close()
 
 
 async def splice(one: ByteStream, other: ByteStream) -> None:
-    """Pass bytes both ways until both directions have ended, or one of the two is lost; then close both."""
+    """Pass bytes both ways until both directions have ended, or one stream is lost; then close both.
+
+    Once one direction has ended, the other ends too if it carries nothing for `HALF_OPEN_S`.
+    """
 
     async def passed(source: ByteStream, target: ByteStream) -> None:
         while data := await source.receive():
+            if limit.when() is not None:
+                limit.reschedule(loop.time() + HALF_OPEN_S)
             await target.send(data)
         await target.send(b"")
+        limit.reschedule(loop.time() + HALF_OPEN_S)
 
-    both = [asyncio.create_task(passed(one, other)), asyncio.create_task(passed(other, one))]
+    loop = asyncio.get_running_loop()
     try:
         with contextlib.suppress(OSError):
-            await asyncio.gather(*both)
+            async with asyncio.timeout(None) as limit:
+                both = [asyncio.create_task(passed(one, other)), asyncio.create_task(passed(other, one))]
+                try:
+                    await asyncio.gather(*both)
+                finally:
+                    for each in both:
+                        each.cancel()
+                    await asyncio.gather(*both, return_exceptions=True)
     finally:
-        for each in both:
-            each.cancel()
-        await asyncio.gather(*both, return_exceptions=True)
         await asyncio.gather(one.close(), other.close())
 
 
-class Forwarder:
-    """Listens, and joins each connection with what it is for; closing it ends all of them.
+class _Accepted(asyncio.StreamReaderProtocol):
+    """A connection that reports its loss."""
 
-    `join`: gets the connection, and has closed it when it ends.
+    def __init__(self, begin: Callable[..., None], ended: Callable[[], None]) -> None:
+        super().__init__(asyncio.StreamReader(), begin)
+        self._ended = ended
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Report the loss."""
+        super().connection_lost(exc)
+        self._ended()
+
+
+class Forwarder:
+    """Accepts, from its construction, at most `most` connections at once, and joins each with what it is for.
+
+    `listening`: a socket that listens; it owns it. `join`: gets a connection, and has closed it when it ends.
     """
 
-    def __init__(self, join: Callable[[Connection], Coroutine[Any, Any, None]]) -> None:
+    def __init__(
+        self, listening: socket.socket, most: int, join: Callable[[Connection], Coroutine[Any, Any, None]]
+    ) -> None:
         self._join = join
         self._joined: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
-
-    async def open(self, address: str | None = None, *, listening: socket.socket | None = None) -> int:
-        """Listen at any port of an address, or on a socket that listens; return the port, 0 for another socket's."""
-        where = {"sock": listening} if listening is not None else {"host": address, "port": 0}
-        self._server = await asyncio.start_server(self._connected, **where)
-        name = self._server.sockets[0].getsockname()
-        return name[1] if isinstance(name, tuple) else 0
+        self._listener = Listener(listening, most, lambda ended: _Accepted(self._begin, ended))
 
     async def close(self) -> None:
-        """Accept nothing more, and end what was accepted."""
-        if self._server is not None:
-            self._server.close()
-        for each in tuple(self._joined):
+        """Accept nothing more, and end what was accepted. Safe to call twice."""
+        await self._listener.close()
+        for each in self._joined:
             each.cancel()
         await asyncio.gather(*self._joined, return_exceptions=True)
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         joined = asyncio.create_task(self._join(Connection(reader, writer)))
         self._joined.add(joined)
         joined.add_done_callback(self._joined.discard)
