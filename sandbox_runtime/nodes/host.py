@@ -40,11 +40,8 @@ from sandbox_runtime.nodes import messages as wire
 from sandbox_runtime.nodes.splicing import Connection, Forwarder, WebSocketStream, splice
 from sandbox_runtime.runtime import Runtime, StartedSandbox
 
-FIRST_S = 60.0
-"""Seconds within which the run must connect."""
-
-JOIN_S = 10.0
-"""Seconds within which the run must answer a connection to its gateway."""
+FIRST_S, JOIN_S = 60.0, 10.0
+"""Seconds within which the run must connect, and within which it must answer a connection to its gateway."""
 
 LOG_S = 2.0
 """Seconds between two pieces of a sandbox's output, each of at most `LOG_BYTES`: so a flood does not fill the link."""
@@ -134,14 +131,6 @@ class _Started:
 
 
 @dataclass(eq=False)
-class _Joining:
-    """A connection that waits for the run. `stream`: what the run connects; `over`: set when nothing is passed on."""
-
-    stream: "asyncio.Future[WebSocketStream]" = field(default_factory=asyncio.Future)
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-@dataclass(eq=False)
 class Host:
     """Answers one run. `folder`: an empty one for files. `over`: set when the run's connection has ended.
 
@@ -156,7 +145,7 @@ class Host:
     _builds: ForwardedSession | None = None
     _started: dict[str, _Started] = field(default_factory=dict)
     _calls: dict[int, asyncio.Task[str]] = field(default_factory=dict)
-    _joining: dict[str, "_Joining"] = field(default_factory=dict)
+    _joining: dict[str, "tuple[asyncio.Future[WebSocketStream], asyncio.Event]"] = field(default_factory=dict)
     _outgoing: "asyncio.Queue[wire.FromHost | _SentLog]" = field(default_factory=asyncio.Queue)
     is_used: bool = False
 
@@ -227,47 +216,48 @@ class Host:
             await run.send_bytes(wire.FROM_HOST.dump_json(sent))
 
     async def _stream(self, request: web.Request) -> web.WebSocketResponse:
-        joining = self._joining.pop(request.match_info["name"], None)
-        if joining is None:
+        waiting = self._joining.pop(request.match_info["name"], None)
+        if waiting is None:
             raise web.HTTPNotFound
+        joining, over = waiting
         stream = web.WebSocketResponse()
         await stream.prepare(request)
-        if not joining.stream.done():
-            joining.stream.set_result(WebSocketStream(stream))
-            await joining.over.wait()
+        if not joining.done():
+            joining.set_result(WebSocketStream(stream))
+            await over.wait()
         return stream
 
     async def _connected(self, session: str, port: wire.Port, connection: Connection) -> None:
         """Have the run connect to its gateway for a connection of a program, and pass on what both send."""
-        name, joining = secrets.token_urlsafe(16), _Joining()
-        self._joining[name] = joining
+        name, over = secrets.token_urlsafe(16), asyncio.Event()
+        joining: asyncio.Future[WebSocketStream] = asyncio.get_running_loop().create_future()
+        self._joining[name] = joining, over
         self._outgoing.put_nowait(wire.Connect(session, port, name))
         try:
             async with asyncio.timeout(JOIN_S):
-                stream = await joining.stream
+                stream = await joining
             await splice(connection, stream)
         except TimeoutError:
             await connection.close()
         finally:
             self._joining.pop(name, None)
-            joining.over.set()
+            over.set()
 
     async def _file(self, request: web.Request) -> web.Response:
         digest = request.match_info["digest"]
         if _DIGEST.fullmatch(digest) is None:
             raise web.HTTPNotFound
         hashed = hashlib.sha256()
-        with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file:
-            try:
-                async for piece in request.content.iter_any():
-                    hashed.update(piece)
-                    file.write(piece)
-                if hashed.hexdigest() != digest:
-                    raise web.HTTPBadRequest(text="the file has another digest")
-                file.flush()
-                os.replace(file.name, self.folder / digest)  # noqa: PTH105  a moment
-            finally:
-                Path(file.name).unlink(missing_ok=True)
+        # An upload that breaks off leaves no file.
+        with tempfile.NamedTemporaryFile(dir=self.folder) as file:
+            async for piece in request.content.iter_any():
+                hashed.update(piece)
+                file.write(piece)
+            if hashed.hexdigest() != digest:
+                raise web.HTTPBadRequest(text="the file has another digest")
+            file.flush()
+            with contextlib.suppress(FileExistsError):
+                os.link(file.name, self.folder / digest)  # a moment
         return web.Response(status=204)
 
     # --- calls -------------------------------------------------------------------------------------------------------
@@ -290,7 +280,7 @@ class Host:
             failure = wire.failure_of(error)
         else:
             _log.error("a request of the run failed", exc_info=error)
-            failure = wire.Failure("SandboxError", "internal error: see the log of the host there")
+            failure = wire.Failure("SandboxError", f"internal error: see the log of the host at {self.address}")
         self._outgoing.put_nowait(wire.Answer(number, result, failure))
 
     async def _result(self, asked: wire.Asked, on_progress: Callable[[str], None]) -> Any:

@@ -133,7 +133,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Found:
-    """List the sandboxes of the node with these labels. Its result is a list of `SandboxInfo`, with ids as of `Stop`."""
+    """List the sandboxes of the node with these labels, as `SandboxInfo` with ids as of `Stop`."""
 
     labels: Mapping[str, str]
 

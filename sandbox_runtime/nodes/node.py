@@ -21,17 +21,9 @@ from sandbox_runtime.api.spec import Command
 from sandbox_runtime.nodes import messages as wire
 from sandbox_runtime.nodes.splicing import Connection, WebSocketStream, splice
 
-CONNECT_S = 15.0
-"""Seconds within which a host must accept a connection."""
-
-OPEN_S = 120.0
-"""Seconds within which a host must have opened its runtime, and ended what a killed host left."""
-
-CANCEL_S = 60.0
-"""Seconds within which a host must have ended a call that was cancelled."""
-
-CLOSE_S = 30.0
-"""Seconds within which a host must have ended its sandboxes, at the end of the run."""
+CONNECT_S, OPEN_S, CANCEL_S, CLOSE_S = 15.0, 120.0, 60.0, 30.0
+"""Seconds within which a host must accept a connection; have opened its runtime, and ended what a killed host left;
+have ended a call that was cancelled; and have ended all its sandboxes."""
 
 AGAIN_S = 1.0
 """Seconds after which a start that has lost its node is tried again."""
@@ -71,7 +63,8 @@ class Node:
         self._headers = {"Authorization": f"Bearer {address.token}"}
         self._numbers = itertools.count()
         self._calls: dict[int, tuple[asyncio.Future[wire.Answer], Callable[[str], None]]] = {}
-        self._files: dict[tuple[Path, int], asyncio.Task[str]] = {}
+        self._files: dict[tuple[Path, int], str] = {}
+        self._sending = asyncio.Lock()
         self._joins: set[asyncio.Task[None]] = set()
         self._socket: aiohttp.ClientWebSocketResponse[Any] | None = None
         self._reading: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -165,18 +158,16 @@ class Node:
         if isinstance(command.stdin, bytes):
             return made(command.stdin)
         key = command.stdin, command.stdin.stat().st_mtime_ns
-        if key not in self._files:
-            self._files[key] = sending = asyncio.create_task(self._uploaded(command.stdin))
-            sending.add_done_callback(partial(self._sent, key))
-        return made(file=await asyncio.shield(self._files[key]))
+        async with self._sending:
+            if key not in self._files:
+                done = await finished_before(self._reading, self._uploaded(command.stdin))
+                if done is None:
+                    raise self.gone()
+                self._files[key] = done.result()
+        return made(file=self._files[key])
 
     async def _uploaded(self, file: Path) -> str:
-        done = await finished_before(self._reading, self._upload(file))
-        if done is None:
-            raise self.gone()
-        return done.result()
-
-    async def _upload(self, file: Path) -> str:
+        """Send a file; return its digest."""
         with await asyncio.to_thread(file.open, "rb") as content:
             digest = (await asyncio.to_thread(hashlib.file_digest, content, "sha256")).hexdigest()
             content.seek(0)
@@ -188,13 +179,11 @@ class Node:
                 raise SandboxError(f"node {self.name} did not take a file: {error}") from error
         return digest
 
-    def _sent(self, key: tuple[Path, int], sending: asyncio.Task[str]) -> None:
-        if sending.cancelled() or sending.exception() is not None:
-            del self._files[key]  # the next one tries again
-
     async def _connected(self, path: str, **options: Any) -> "aiohttp.ClientWebSocketResponse[Any]":
         url = self.address.url + path
-        socket: aiohttp.ClientWebSocketResponse[Any] = await self._http.ws_connect(url, headers=self._headers, **options)
+        socket: aiohttp.ClientWebSocketResponse[Any] = await self._http.ws_connect(
+            url, headers=self._headers, **options
+        )
         return socket
 
     async def _send(self, message: wire.Call | wire.Cancel) -> None:
@@ -207,7 +196,7 @@ class Node:
         try:
             while (message := await socket.receive()).type is aiohttp.WSMsgType.BINARY:
                 self._take(wire.FROM_HOST.validate_json(message.data))
-            return str(socket.exception() or "its host has ended")
+            return "it does not answer" if isinstance(socket.exception(), TimeoutError) else "its host has ended"
         except ValueError as error:
             return f"its host sends what is no message: {error}"
         finally:

@@ -41,70 +41,37 @@ class RayNodes:
     sandboxes: int
     cpu: float
     memory_mb: int
-    state: str = field(default="", init=False)
-    _caller: RayCaller = field(init=False)
 
     def __post_init__(self) -> None:
-        self._caller = RayCaller(self.address, {"nodes": _nodes, "hosts": _hosts})
-        self.state = f"the Ray cluster at {self.address}"
+        self._caller = RayCaller(self.address, {"hosts": _hosts})
+        self.state = self._cluster = f"the Ray cluster at {self.address}"
 
     async def joined(self) -> AsyncGenerator[HostAddress]:
         """See `Placement`. A host that is lost is started again as soon as a node has room."""
+        known, failed, until = set[str](), "", time.monotonic() + GIVE_UP_S
+        arguments = self.sandboxes, self.cpu, self.memory_mb * 2**20
         try:
-            most = self._room(await self._first_answer())
-            known, failed = set[str](), ""
             while True:
                 try:
-                    arguments = self.sandboxes, most, self.cpu, self.memory_mb * 2**20
                     hosts, failure, waits = await run_shielded(self._caller.call, "hosts", *arguments)
+                    until = math.inf
                     if failure not in ("", failed):
                         _log.warning("%s", failure)
                         failed = failure
-                    what = "; ".join(filter(None, (failed, waits)))
-                    self.state = f"the Ray cluster at {self.address}{what and ': '}{what}"
+                    self.state = f"{self._cluster}; {waits or failed}" if waits or failed else self._cluster
                     for host in hosts:
                         if host.url not in known:
                             known.add(host.url)
                             yield host
-                except ClusterUnavailable as error:  # what runs continues meanwhile
-                    if isinstance(error, ClusterRefused):
-                        raise RuntimeUnavailable(str(error)) from None
-                    self.state = str(error)
+                except ClusterRefused as error:
+                    raise RuntimeUnavailable(str(error)) from None
+                except ClusterUnavailable as error:
+                    if (until < math.inf and not self._caller.is_connecting) or time.monotonic() > until:
+                        raise RuntimeUnavailable(f"{error}: is it running, and is its address right?") from None
+                    self.state = str(error)  # what runs continues meanwhile
                 await asyncio.sleep(LOOK_S)
         finally:
             await run_shielded(self._caller.close)
-
-    async def _first_answer(self) -> list[tuple[float, float]]:
-        """Return what `_nodes` does. Raises `RuntimeUnavailable`: the cluster does not answer, or cannot be used."""
-        until = time.monotonic() + GIVE_UP_S
-        while True:
-            try:
-                nodes: list[tuple[float, float]] = await run_shielded(self._caller.call, "nodes")
-            except ClusterRefused as error:
-                raise RuntimeUnavailable(str(error)) from None
-            except ClusterUnavailable as error:
-                if not self._caller.is_connecting or time.monotonic() > until:
-                    raise RuntimeUnavailable(f"{error}: is it running, and is its address right?") from None
-            else:
-                return nodes
-
-    def _room(self, nodes: list[tuple[float, float]]) -> int:
-        """Return for how many sandboxes a host is to have room at first."""
-        memory = self.memory_mb * 2**20
-        fits = [each for cpus, bytes_ in nodes if (each := min(int(cpus / self.cpu), int(bytes_ / memory)))]
-        if not fits:
-            needed = f"{self.cpu:g} processors and {self.memory_mb} MiB of memory"
-            _log.warning("no node of the Ray cluster has %s for a sandbox: it waits for one that has", needed)
-        return min(math.ceil(self.sandboxes / max(1, len(fits))), max(fits, default=1))
-
-
-def _nodes() -> list[tuple[float, float]]:
-    """Return the processors and the bytes of memory of each node that is alive."""
-    import ray
-
-    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    has = [node["Resources"] for node in nodes if node["Alive"]]
-    return [(float(each.get("CPU", 0.0)), float(each.get("memory", 0.0))) for each in has]
 
 
 @dataclass(eq=False)
@@ -139,8 +106,18 @@ def _drop(host: _AskedHost) -> None:
     ray.kill(host.actor)
 
 
-def _hosts(sandboxes: int, most: int, cpu: float, memory: int) -> tuple[list[HostAddress], str, str]:
-    """Have hosts started for so many sandboxes, `most` on each, those that were lost again.
+def _most(sandboxes: int, cpu: float, memory: int) -> int:
+    """Return for how many sandboxes a host has room at first: 0 if no node has what one sandbox needs."""
+    import ray
+
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    has = [node["Resources"] for node in nodes if node["Alive"]]
+    fits = [int(min(each.get("CPU", 0.0) / cpu, each.get("memory", 0.0) / memory)) for each in has]
+    return min(max(fits, default=0), math.ceil(sandboxes / max(1, sum(map(bool, fits)))))
+
+
+def _hosts(sandboxes: int, cpu: float, memory: int) -> tuple[list[HostAddress], str, str]:
+    """Have hosts started for so many sandboxes, also in place of those that were lost.
 
     Return those that listen, why others have ended, and what the others wait for.
     """
@@ -174,11 +151,13 @@ def _hosts(sandboxes: int, most: int, cpu: float, memory: int) -> tuple[list[Hos
             failure = f"a host on a node has ended: {str(error).strip().splitlines()[-1]}"
             if age_s > REPLACE_S:
                 _drop(host)
-    missing = sandboxes - sum(host.room for host in _asked)
+    missing, needs = sandboxes - sum(host.room for host in _asked), f"{cpu:g} processors and {memory >> 20} MiB"
+    if missing > 0 and not (most := _most(sandboxes, cpu, memory)):
+        failure = f"no node of the Ray cluster has {needs} for a sandbox: it waits for one that has"
     while missing > 0:
-        _ask(min(most, missing), cpu, memory)
-        missing -= most
-    waits = f"{waiting} sandboxes wait for {cpu:g} processors and {memory >> 20} MiB of memory each" if waiting else ""
+        _ask(min(most or 1, missing), cpu, memory)
+        missing -= most or 1
+    waits = f"{waiting} sandboxes wait for {needs} each" if waiting else ""
     return found, failure, waits
 
 

@@ -9,8 +9,7 @@ import shutil
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -304,14 +303,13 @@ class NodesRuntime(Runtime):
 
         Return its variables for the usual ports of a sandbox. Raises `OSError`.
         """
-        folder = self._folder / name
+        folder, listening = self._folder / name, list[socket.socket]()
+        if len(os.fsencode(folder / max(wire.PORTS, key=len))) > SOCKET_PATH_BYTES:
+            raise OSError(f"{folder} is too long for sockets: set XDG_RUNTIME_DIR to a shorter folder")
         folder.mkdir()
-        listening = [socket.socket(socket.AF_UNIX) for _ in wire.PORTS]
-        for each, port in zip(listening, wire.PORTS, strict=True):
-            path = str(folder / port)
-            if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
-                raise OSError(f"{path} is too long for a socket: set XDG_RUNTIME_DIR to a shorter folder")
-            each.bind(path)
-            each.listen()
+        for port in wire.PORTS:
+            listening.append(socket.socket(socket.AF_UNIX))
+            listening[-1].bind(str(folder / port))
+            listening[-1].listen()
         await session.serve(*listening)
         return session.env(*(f"http://127.0.0.1:{port}" for port in (MODELS_PORT, TUNNEL_PORT)))

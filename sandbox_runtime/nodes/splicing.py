@@ -5,7 +5,8 @@ import contextlib
 import socket
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 from aiohttp import WSMsgType, web
 from aiohttp.client import ClientWebSocketResponse
@@ -24,25 +25,13 @@ END = "end"
 """The text that ends the bytes of one direction of a WebSocket."""
 
 
-class ByteStream(Protocol):
-    """One side of a connection."""
-
-    async def receive(self) -> bytes:
-        """Return the next bytes; empty at their end. Raises `OSError`."""
-        ...
-
-    async def send(self, data: bytes) -> None:
-        """Send bytes; empty: the last were sent. Raises `OSError`."""
-        ...
-
-    async def close(self) -> None:
-        """Close it, both directions, within about `LINGER_S`."""
-        ...
-
-
 @dataclass(frozen=True)
 class Connection:
-    """A connection of a socket."""
+    """A connection of a socket.
+
+    `receive` returns the next bytes, empty at their end, and `send` of no bytes ends those that it sends: both raise
+    `OSError`. `close` closes both directions, within about `LINGER_S`.
+    """
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -64,7 +53,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class WebSocketStream:
-    """A WebSocket of binary messages, and `END`."""
+    """A WebSocket of binary messages, and `END`, with the methods of `Connection`."""
 
     socket: web.WebSocketResponse | ClientWebSocketResponse[Any]
 
@@ -82,13 +71,13 @@ class WebSocketStream:
                 await self.socket.close()
 
 
-async def splice(one: ByteStream, other: ByteStream) -> None:
+async def splice(one: Connection | WebSocketStream, other: Connection | WebSocketStream) -> None:
     """Pass bytes both ways until both directions have ended, or one stream is lost; then close both.
 
     Once one direction has ended, the other ends too if it carries nothing for `HALF_OPEN_S`.
     """
 
-    async def passed(source: ByteStream, target: ByteStream) -> None:
+    async def passed(source: Connection | WebSocketStream, target: Connection | WebSocketStream) -> None:
         while data := await source.receive():
             if limit.when() is not None:
                 limit.reschedule(loop.time() + HALF_OPEN_S)
@@ -111,19 +100,6 @@ async def splice(one: ByteStream, other: ByteStream) -> None:
         await asyncio.gather(one.close(), other.close())
 
 
-class _Accepted(asyncio.StreamReaderProtocol):
-    """A connection that reports its loss."""
-
-    def __init__(self, begin: Callable[..., None], ended: Callable[[], None]) -> None:
-        super().__init__(asyncio.StreamReader(), begin)
-        self._ended = ended
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Report the loss."""
-        super().connection_lost(exc)
-        self._ended()
-
-
 class Forwarder:
     """Accepts, from its construction, at most `most` connections at once, and joins each with what it is for.
 
@@ -135,7 +111,7 @@ class Forwarder:
     ) -> None:
         self._join = join
         self._joined: set[asyncio.Task[None]] = set()
-        self._listener = Listener(listening, most, lambda ended: _Accepted(self._begin, ended))
+        self._listener = Listener(listening, most, self._accepted)
 
     async def close(self) -> None:
         """Accept nothing more, and end what was accepted. Safe to call twice."""
@@ -144,7 +120,11 @@ class Forwarder:
             each.cancel()
         await asyncio.gather(*self._joined, return_exceptions=True)
 
-    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accepted(self, ended: Callable[[], None]) -> asyncio.BaseProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(), partial(self._begin, ended))
+
+    def _begin(self, ended: Callable[[], None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         joined = asyncio.create_task(self._join(Connection(reader, writer)))
         self._joined.add(joined)
         joined.add_done_callback(self._joined.discard)
+        joined.add_done_callback(lambda _: ended())

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -15,10 +15,11 @@ REPOSITORY = Path(__file__).parents[2]
 
 @dataclass
 class LocalHosts:
-    """A `Placement` of `count` hosts for `room` sandboxes each; `processes`: by the names of their nodes."""
+    """A `Placement` of `count` hosts for `room` sandboxes each, after those of `before`; `processes`: by the names of their nodes."""
 
     count: int
     room: int = 20
+    before: Sequence[HostAddress] = ()
     processes: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
 
     state = "this machine"
@@ -33,6 +34,8 @@ class LocalHosts:
             assert await asyncio.wait_for(process.wait(), 30) is not None
 
     async def joined(self) -> AsyncGenerator[HostAddress]:
+        for address in self.before:
+            yield address
         for number in range(self.count):
             yield await self.start(f"node-{number}")
         await asyncio.Event().wait()
