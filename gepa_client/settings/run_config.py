@@ -198,7 +198,7 @@ class RunConfig(
         if self.sandbox == "modal" and self.engine is not None:
             raise ValueError("`engine`: sandboxes of `modal` run at Modal: give another `sandbox`, or no engine")
         if self.engine is not None and not ENGINE.fullmatch(self.engine):
-            raise ValueError(f"`engine`: {self.engine!r} is no cluster: give ray://HOST:PORT, or auto on one of its nodes")
+            raise ValueError("`engine`: give ray://HOST:PORT of a Ray cluster, or auto on one of its nodes")
         if self.sandbox != "modal" and (name := self.given(MODAL_ONLY)):
             raise ValueError(f"`{name}` is for Modal, not for {self.sandbox}")
         if self.gateway is not None and not 0 < self.gateway_ports[0] < 2**16:

@@ -37,7 +37,7 @@ from sandbox_runtime.backends.local_backend import BACKLOG
 from sandbox_runtime.backends.records import owned_folders
 from sandbox_runtime.gateway.gateway_session import CONNECTIONS, TUNNELS
 from sandbox_runtime.nodes import messages as wire
-from sandbox_runtime.nodes.splicing import Connection, Forwarder, WebSocketStream, splice
+from sandbox_runtime.nodes.splicing import Connection, Forwarder, close, splice
 from sandbox_runtime.runtime import Runtime, StartedSandbox
 
 FIRST_S, JOIN_S = 60.0, 10.0
@@ -48,6 +48,9 @@ LOG_S = 2.0
 
 CLOSE_S = 20.0
 """Seconds that ending all sandboxes may take; the run waits longer."""
+
+STREAMS = 16_384
+"""Connections to the gateway at once, of all sandboxes."""
 
 MOST_DESCRIPTORS = 65_536
 
@@ -132,9 +135,9 @@ class _Started:
 
 @dataclass(eq=False)
 class Host:
-    """Answers one run. `folder`: an empty one for files. `over`: set when the run's connection has ended.
+    """Answers one run. `folder`: for files. `over`: set when the run's connection has ended, or none has come.
 
-    `is_used`: whether the run has connected.
+    `streams`: takes the connections that the run makes for programs, and its port.
     """
 
     token: str
@@ -142,18 +145,19 @@ class Host:
     folder: Path
     over: asyncio.Event
     _runtime: Runtime | None = None
-    _builds: ForwardedSession | None = None
     _started: dict[str, _Started] = field(default_factory=dict)
     _calls: dict[int, asyncio.Task[str]] = field(default_factory=dict)
-    _joining: dict[str, "tuple[asyncio.Future[WebSocketStream], asyncio.Event]"] = field(default_factory=dict)
+    _joining: dict[str, "asyncio.Future[Connection]"] = field(default_factory=dict)
     _outgoing: "asyncio.Queue[wire.FromHost | _SentLog]" = field(default_factory=asyncio.Queue)
-    is_used: bool = False
+
+    def __post_init__(self) -> None:
+        self.streams = self._listening(STREAMS, self._streamed)
+        self._unused = asyncio.get_running_loop().call_later(FIRST_S, self.over.set)
 
     def app(self) -> web.Application:
         """Return the application of its paths; each wants the token."""
         app = web.Application(middlewares=[self._authorized], client_max_size=0)
         app.router.add_get(wire.CONTROL, self._control)
-        app.router.add_get(wire.STREAMS + "/{name}", self._stream)
         app.router.add_put(wire.FILES + "/{digest}", self._file)
         return app
 
@@ -170,11 +174,6 @@ class Host:
                     if isinstance(each, BaseException):
                         raise each
 
-    def end_unless_used(self) -> None:
-        """End the host if no run has connected."""
-        if not self.is_used:
-            self.over.set()
-
     # --- HTTP --------------------------------------------------------------------------------------------------------
 
     @web.middleware
@@ -187,9 +186,9 @@ class Host:
         return await handler(request)
 
     async def _control(self, request: web.Request) -> web.WebSocketResponse:
-        if self.is_used:
+        if self._unused.cancelled():
             raise web.HTTPConflict(text="another run uses this host")
-        self.is_used = True
+        self._unused.cancel()
         run = web.WebSocketResponse(heartbeat=wire.HOST_HEARTBEAT_S, max_msg_size=wire.LARGEST, autoclose=False)
         await run.prepare(request)
         writing = asyncio.create_task(self._write(run))
@@ -215,33 +214,31 @@ class Host:
             sent = message.printed() if isinstance(message, _SentLog) else message
             await run.send_bytes(wire.FROM_HOST.dump_json(sent))
 
-    async def _stream(self, request: web.Request) -> web.WebSocketResponse:
-        waiting = self._joining.pop(request.match_info["name"], None)
-        if waiting is None:
-            raise web.HTTPNotFound
-        joining, over = waiting
-        stream = web.WebSocketResponse()
-        await stream.prepare(request)
-        if not joining.done():
-            joining.set_result(WebSocketStream(stream))
-            await over.wait()
-        return stream
+    async def _streamed(self, stream: Connection) -> None:
+        """Take a connection that the run makes, which begins with its name."""
+        with contextlib.suppress(OSError, ValueError):
+            async with asyncio.timeout(JOIN_S):
+                name = (await stream[0].readline()).decode().strip()
+            joining = self._joining.pop(name, None)
+            if joining is not None and not joining.done():
+                joining.set_result(stream)
+                await stream[1].wait_closed()
 
     async def _connected(self, session: str, port: wire.Port, connection: Connection) -> None:
         """Have the run connect to its gateway for a connection of a program, and pass on what both send."""
-        name, over = secrets.token_urlsafe(16), asyncio.Event()
-        joining: asyncio.Future[WebSocketStream] = asyncio.get_running_loop().create_future()
-        self._joining[name] = joining, over
-        self._outgoing.put_nowait(wire.Connect(session, port, name))
+        name = secrets.token_urlsafe(32)
+        joining = self._joining[name] = asyncio.get_running_loop().create_future()
+        self._outgoing.put_nowait(wire.Connect(session, port, self.streams[1], name))
         try:
             async with asyncio.timeout(JOIN_S):
                 stream = await joining
             await splice(connection, stream)
         except TimeoutError:
-            await connection.close()
+            return
         finally:
             self._joining.pop(name, None)
-            over.set()
+            if joining.done() and not joining.cancelled():
+                close(joining.result())
 
     async def _file(self, request: web.Request) -> web.Response:
         digest = request.match_info["digest"]
@@ -347,13 +344,11 @@ class Host:
             sandbox = await self.runtime.begin(spec, log)
             undoing.push_async_callback(self.runtime.stop, sandbox.id)
             path = unquote(urlsplit((await sandbox.endpoint("")).url).netloc)
-            family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
-            listening = socket.create_server((self.address, 0), family=family, backlog=BACKLOG)
-            forwarder = Forwarder(listening, CONNECTIONS, partial(_entered, path))
+            forwarder, port = self._listening(CONNECTIONS, partial(_entered, path))
             self._started[asked.session] = _Started(sandbox, log, forwarder, session)
             undoing.pop_all()
         log.flush()
-        return int(listening.getsockname()[1])
+        return port
 
     async def _stopped(self, id_: str) -> None:
         started = self._started.get(id_)
@@ -373,6 +368,12 @@ class Host:
             raise SandboxGone("the sandbox has ended")
         return self._started[session]
 
+    def _listening(self, most: int, join: Callable[[Connection], Coroutine[Any, Any, None]]) -> tuple[Forwarder, int]:
+        """Return a forwarder of a port at the node's address, and the port."""
+        family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
+        listening = socket.create_server((self.address, 0), family=family, backlog=BACKLOG)
+        return Forwarder(listening, most, join), listening.getsockname()[1]
+
     def _command(self, sent: wire.SentCommand) -> Command:
         if sent.file is not None and _DIGEST.fullmatch(sent.file) is None:
             raise ValueError(f"{sent.file!r} is no digest of a file")
@@ -382,16 +383,12 @@ class Host:
 
 async def _entered(path: str, entered: Connection) -> None:
     """Pass on what connects to the node for the server of a sandbox."""
-    try:
-        server = Connection(*await asyncio.open_unix_connection(path))
-    except OSError:  # it has ended
-        await entered.close()
-        return
-    await splice(entered, server)
+    with contextlib.suppress(OSError):  # it has ended
+        await splice(entered, await asyncio.open_unix_connection(path))
 
 
 async def serve(address: str, token: str, over: asyncio.Event) -> None:
-    """Serve one run until its connection ends, or `over` is set, or none has come."""
+    """Serve one run until its connection ends, or `over` is set."""
     with owned_folders("hosts") as folders:
         host = Host(token, address, folders.folder, over)
         runner = web.AppRunner(host.app(), access_log=None, shutdown_timeout=1.0)
@@ -399,12 +396,12 @@ async def serve(address: str, token: str, over: asyncio.Event) -> None:
         try:
             await web.TCPSite(runner, address, 0).start()
             print(wire.url_of(address, runner.addresses[0][1]), flush=True)
-            asyncio.get_running_loop().call_later(FIRST_S, host.end_unless_used)
             await over.wait()
         finally:
             try:
                 await host.close()
             finally:
+                await host.streams[0].close()
                 await runner.cleanup()
 
 

@@ -2,7 +2,7 @@
 
 The run sends calls and cancellations; the host answers each call once, with its result or its error, also if it is
 cancelled, and sends the progress of long ones before. The host asks for connections to the run's gateway, each of which
-the run makes by a WebSocket of its own. Files are sent by `PUT`, before the calls that name them.
+the run makes to a port for them. Files are sent by `PUT`, before the calls that name them.
 """
 
 from collections.abc import Mapping
@@ -26,8 +26,8 @@ from sandbox_runtime.api.sandbox import (
 from sandbox_runtime.api.spec import Allow, Egress, PreparedEnvironment, Recipe, SandboxOptions
 from sandbox_runtime.api.spec import Open as OpenEgress
 
-CONTROL, FILES, STREAMS = "/control", "/files", "/streams"
-"""The paths of a host: the WebSocket of the run, files by their digests, connections to the gateway by their names."""
+CONTROL, FILES = "/control", "/files"
+"""The paths of a host: the WebSocket of the run, and files by their digests."""
 
 LARGEST = 192 * 2**20
 """Bytes of a message: the largest output of a command (`ARTIFACTS_BYTES`), and its stderr, in base64."""
@@ -208,11 +208,15 @@ class Printed:
 
 @dataclass(frozen=True)
 class Connect:
-    """Connect to the gateway for a program of this session, and join that with the stream of this name."""
+    """Connect to the gateway for a program of this session, and to the port `at`; join both.
+
+    What is sent to the port begins with a line: the secret `name`.
+    """
 
     session: str
     port: Port
-    stream: str
+    at: int
+    name: str
 
 
 def url_of(address: str, port: int) -> str:

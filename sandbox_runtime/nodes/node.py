@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -19,7 +20,7 @@ from evolverpc_common.shielded import await_shielded, finished_before
 from sandbox_runtime.api.sandbox import RuntimeThrottled, RuntimeUnavailable, SandboxError, SandboxGone
 from sandbox_runtime.api.spec import Command
 from sandbox_runtime.nodes import messages as wire
-from sandbox_runtime.nodes.splicing import Connection, WebSocketStream, splice
+from sandbox_runtime.nodes.splicing import close, splice
 
 CONNECT_S, OPEN_S, CANCEL_S, CLOSE_S = 15.0, 120.0, 60.0, 30.0
 """Seconds within which a host must accept a connection; have opened its runtime, and ended what a killed host left;
@@ -88,11 +89,11 @@ class Node:
         Raises:
             RuntimeUnavailable: it cannot be reached, or cannot start sandboxes; the text names the node.
         """
-        limit = aiohttp.ClientWSTimeout(ws_close=CLOSE_S)
-        options = {"heartbeat": wire.HEARTBEAT_S, "max_msg_size": wire.LARGEST, "timeout": limit}
+        url, limit = self.address.url + wire.CONTROL, aiohttp.ClientWSTimeout(ws_close=CLOSE_S)
+        options: Any = {"heartbeat": wire.HEARTBEAT_S, "max_msg_size": wire.LARGEST, "timeout": limit}
         try:
             async with asyncio.timeout(CONNECT_S):
-                self._socket = await self._connected(wire.CONTROL, **options)
+                self._socket = await self._http.ws_connect(url, headers=self._headers, **options)
         except (aiohttp.ClientError, OSError) as error:
             why = f"{type(error).__name__}: {error}"
             where = f"node {self.name} at {self.address.url}"
@@ -219,16 +220,16 @@ class Node:
     async def _join(self, asked: wire.Connect) -> None:
         """Connect to the gateway for a program on the node."""
         try:
-            stream = WebSocketStream(await self._connected(f"{wire.STREAMS}/{asked.stream}"))
-        except (aiohttp.ClientError, OSError) as error:
+            async with asyncio.timeout(CONNECT_S):
+                stream = await asyncio.open_connection(urlsplit(self.address.url).hostname, asked.at)
+        except OSError as error:
             _log.warning("a connection of node %s to the gateway was lost: %s", self.name, error)
             return
+        stream[1].write(f"{asked.name}\n".encode())
         try:
-            gateway = Connection(*await asyncio.open_unix_connection(self._folder / asked.session / asked.port))
+            await splice(stream, await asyncio.open_unix_connection(self._folder / asked.session / asked.port))
         except OSError:  # the session is closed
-            await stream.close()
-            return
-        await splice(stream, gateway)
+            close(stream)
 
     def _check(self) -> None:
         if self.is_lost:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from evolverpc_common.shielded import run_shielded
@@ -83,7 +83,7 @@ class _AskedHost:
     actor: Any
     listening: Any
     ended: Any
-    since: float = field(default_factory=time.monotonic)
+    since: float
 
 
 _asked: list[_AskedHost] = []
@@ -96,7 +96,7 @@ def _ask(room: int, cpu: float, memory: int) -> None:
     token = secrets.token_urlsafe(32)
     options = {"num_cpus": room * cpu, "memory": room * memory, "max_restarts": 0, "scheduling_strategy": "SPREAD"}
     actor: Any = ray.remote(_HostActor).options(**options).remote(token)
-    _asked.append(_AskedHost(room, token, actor, actor.listening.remote(), actor.ended.remote()))
+    _asked.append(_AskedHost(room, token, actor, actor.listening.remote(), actor.ended.remote(), time.monotonic()))
 
 
 def _drop(host: _AskedHost) -> None:
