@@ -239,8 +239,9 @@ class NodesRuntime(Runtime):
                 self._following.result()
             left_s = None if here else self._until - asyncio.get_running_loop().time()
             if left_s is not None and left_s <= 0:
-                why = self._failure or f"none has joined within {NODE_S:g} s"
-                raise RuntimeUnavailable(f"no node can start sandboxes: {why} ({self._placement.state})")
+                why, state = self._failure or f"none has joined within {NODE_S:g} s", self._placement.state
+                where = "" if state in why else f" ({state})"
+                raise RuntimeUnavailable(f"no node can start sandboxes: {why}{where}")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left_s):
                     await self._changed.wait()

@@ -15,7 +15,10 @@ REPOSITORY = Path(__file__).parents[2]
 
 @dataclass
 class LocalHosts:
-    """A `Placement` of `count` hosts for `room` sandboxes each, after those of `before`; `processes`: by the names of their nodes."""
+    """A `Placement` of `count` hosts for `room` sandboxes each, after those of `before`.
+
+    `processes`: by the names of their nodes.
+    """
 
     count: int
     room: int = 20
