@@ -102,9 +102,7 @@ class Node:
         asked = wire.Open(kind, installed_version(), builds)
         try:
             await self.call(asked, partial(_log.warning, "node %s: %s", self.name), within_s=OPEN_S)
-        except NodeLost as error:
-            raise RuntimeUnavailable(str(error)) from error
-        except SandboxError as error:
+        except (SandboxError, ValueError) as error:
             raise RuntimeUnavailable(f"node {self.name} cannot start sandboxes: {error}") from error
 
     async def lost(self) -> str:
@@ -179,13 +177,6 @@ class Node:
             except aiohttp.ClientError as error:
                 raise SandboxError(f"node {self.name} did not take a file: {error}") from error
         return digest
-
-    async def _connected(self, path: str, **options: Any) -> "aiohttp.ClientWebSocketResponse[Any]":
-        url = self.address.url + path
-        socket: aiohttp.ClientWebSocketResponse[Any] = await self._http.ws_connect(
-            url, headers=self._headers, **options
-        )
-        return socket
 
     async def _send(self, message: wire.Call | wire.Cancel) -> None:
         assert self._socket is not None  # noqa: S101  it is connected

@@ -235,7 +235,7 @@ class NodesRuntime(Runtime):
             here = [node for node in self._nodes.values() if not node.is_lost]
             if free := [node for node in here if node.room > 0]:
                 return max(free, key=lambda node: node.room)
-            if self._following.done():
+            if self._following.done() and not self._following.cancelled():
                 self._following.result()
             left_s = None if here else self._until - asyncio.get_running_loop().time()
             if left_s is not None and left_s <= 0:
@@ -296,6 +296,7 @@ class NodesRuntime(Runtime):
         self._notify()
 
     async def _unfollow(self) -> None:
+        self._until = 0.0
         self._following.cancel()
         await asyncio.wait([self._following])
 
