@@ -137,7 +137,8 @@ def _serve(pipe: Connection, address: str, functions: Mapping[str, Callable[...,
     except ClusterRefused as error:
         pipe.send(error)
     except Exception as error:  # noqa: BLE001  the caller raises it
-        pipe.send(ClusterUnavailable(f"{type(error).__name__}: {error}"))
+        last = "".join(str(error).strip().splitlines()[-1:])  # of what may be the traceback of a server
+        pipe.send(ClusterUnavailable(f"{type(error).__name__}: {last}"))
 
 
 def _connect(address: str) -> None:
