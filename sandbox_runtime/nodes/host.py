@@ -43,8 +43,9 @@ from sandbox_runtime.runtime import Runtime, StartedSandbox
 FIRST_S, JOIN_S = 60.0, 10.0
 """Seconds within which the run must connect, and within which it must answer a connection to its gateway."""
 
-LOG_S = 2.0
-"""Seconds between two pieces of a sandbox's output, each of at most `LOG_BYTES`: so a flood does not fill the link."""
+SOON_S, LOG_S = 0.1, 2.0
+"""Seconds that output waits for more, and at least between two pieces of it, each of at most `LOG_BYTES`, for each
+sandbox: so a flood does not fill the link."""
 
 CLOSE_S = 20.0
 """Seconds that ending all sandboxes may take; the run waits longer."""
@@ -100,13 +101,16 @@ class _SentLog(OutputTail):
         self._unsent = OutputTail(LOG_BYTES)
         self._timer: asyncio.TimerHandle | None = None
         self._waits = False
+        self._next = 0.0
+        """When the next piece may be sent, by the clock of the event loop."""
 
     def add(self, data: bytes) -> None:
         """Add the next bytes, which are sent soon."""
         super().add(data)
         self._unsent.add(data)
         if self._timer is None and not self._waits:
-            self._timer = asyncio.get_running_loop().call_later(LOG_S, self.flush)
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(max(loop.time() + SOON_S, self._next), self.flush)
 
     def flush(self) -> None:
         """Have what is not sent precede all that is sent from now on."""
@@ -119,6 +123,7 @@ class _SentLog(OutputTail):
 
     def printed(self) -> wire.Printed:
         """Return the message about what is not sent."""
+        self._next = asyncio.get_running_loop().time() + LOG_S
         unsent, self._unsent, self._waits = self._unsent.bytes(), OutputTail(LOG_BYTES), False
         return wire.Printed(self._session, unsent)
 

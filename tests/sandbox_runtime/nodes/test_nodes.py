@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -15,7 +16,8 @@ import pytest
 from evolverpc_common.output_tail import OutputTail
 from sandbox_runtime import Command, Open, Recipe, RuntimeThrottled, Sandbox, SandboxGone, SandboxSpec
 from sandbox_runtime.api.sandbox import LOG_BYTES, RuntimeUnavailable, ServerEndpoint
-from sandbox_runtime.nodes import messages, node, runtime
+from sandbox_runtime.gateway.gateway_session import CONNECTIONS
+from sandbox_runtime.nodes import messages, node, runtime, splicing
 from sandbox_runtime.nodes.node import HostAddress, Node
 from sandbox_runtime.nodes.runtime import NodesRuntime
 from tests.sandbox_runtime.backend import short_folder
@@ -158,9 +160,10 @@ async def test_a_program_that_does_not_read_is_ended_and_one_with_many_connectio
         assert node_of(greedy) != node_of(other)
         hold = Command((sys.executable, "-c", f"{holds}time.sleep(100)", "150"))
         holding = asyncio.create_task(greedy.exec(hold))
-        await eventually(lambda: silent.accepted >= 128)
+        await eventually(lambda: silent.accepted >= CONNECTIONS)
         ask = Command((sys.executable, "-c", f"{holds}print(held[0].recv(9))", "1"))
         assert (await asyncio.wait_for(other.exec(ask), 8)).stdout == b"b'models'\n"
+        assert silent.accepted == CONNECTIONS
         unread = await started(on, deaf)
         post = http.post(f"{(await unread.endpoint()).url}/rpc", data=BytesIO(b"x" * 5_000_000))
         with pytest.raises(TimeoutError):
@@ -171,6 +174,19 @@ async def test_a_program_that_does_not_read_is_ended_and_one_with_many_connectio
             await holding
         for session in (silent, echoing):
             await session.close()
+
+
+async def test_a_connection_of_which_one_side_has_ended_ends_soon_and_gets_what_was_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(splicing, "HALF_OPEN_S", 0.2)
+    (one, left), (other, right) = socket.socketpair(), socket.socketpair()
+    joined = [await asyncio.open_connection(sock=each) for each in (left, right)]
+    with one, other:
+        one.sendall(b"last words")
+        one.shutdown(socket.SHUT_WR)
+        await asyncio.wait_for(splicing.splice(*joined), 5)  # the other side sends nothing, and does not end
+        assert await asyncio.to_thread(other.recv, 99) == b"last words"
 
 
 async def test_a_flood_of_output_is_sent_in_few_pieces_of_which_the_end_is_kept(hosts: LocalHosts) -> None:

@@ -1,5 +1,6 @@
 """What is asked of a Ray cluster for the hosts of a run, with a stand-in for Ray."""
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,7 +55,7 @@ def test_hosts_are_made_smaller_if_they_wait_and_replaced_only_once_they_have_en
     cluster, now = Cluster(), [0.0]
     for name in ("nodes", "remote", "wait", "get", "kill"):
         monkeypatch.setattr(ray, name, getattr(cluster, name))
-    monkeypatch.setattr(ray_nodes.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(ray_nodes, "_asked", [])
 
     def hosts() -> tuple[list[int], list[int]]:
