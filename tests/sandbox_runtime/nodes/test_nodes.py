@@ -6,6 +6,7 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -207,23 +208,27 @@ async def test_a_flood_of_output_is_sent_in_few_pieces_of_which_the_end_is_kept(
         assert log.count <= 2 * LOG_BYTES
 
 
-async def test_a_machine_that_does_not_answer_is_lost_and_so_is_what_is_sent_to_it(
+async def test_a_machine_that_does_not_answer_is_lost_and_environments_are_prepared_on_others(
     hosts: LocalHosts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(messages, "HEARTBEAT_S", 0.5)
     file = tmp_path / "input"
     file.write_bytes(b"x" * 50_000_000)
     async with NodesRuntime("process", hosts) as on:
-        sandbox = await started(on)
-        process = hosts.processes[node_of(sandbox)]
-        process.send_signal(signal.SIGSTOP)
+        await eventually(lambda: len(on.nodes) == 2)
+        unstarted = await spec(on)
+        stopped = (unstarted.prepared.image or "").partition(" ")[0]
+        hosts.processes[stopped].send_signal(signal.SIGSTOP)
         try:
-            with pytest.raises(SandboxGone):
-                await asyncio.wait_for(sandbox.exec(Command(("wc", "-c"), stdin=file)), 10)
-            assert (await asyncio.wait_for(sandbox.wait(), 10)).kind == "lost"
-            await eventually(lambda: "does not answer" in caplog.text)
+            preparing = asyncio.gather(spec(on), spec(on))  # one of the two on each node
+            with pytest.raises(RuntimeThrottled, match="is lost"):
+                with_file = replace(unstarted, main=Command(("cat",), stdin=file))
+                await asyncio.wait_for(on.start(with_file), 10)
+            for each in await asyncio.wait_for(preparing, 10):
+                assert not (each.prepared.image or "").startswith(stopped)
+            assert "does not answer" in caplog.text
         finally:
-            process.kill()
+            hosts.processes[stopped].kill()
 
 
 async def test_a_file_goes_to_a_node_once_and_its_content_is_a_commands_input(
