@@ -87,7 +87,9 @@ def pool_log(event: PoolEvent) -> Log | None:
             return Log(text, is_warning=True)
         case "not_freed":
             which = "not all sandboxes" if event.id is None else f"not all of sandbox {event.id}"
-            return Log(f"{which} could be freed: {event.detail}; `{SWEEP}` ends what is left", is_warning=True)
+            return Log(
+                f"{which} could be freed: {event.detail}; `{SWEEP}` on its machine ends what is left", is_warning=True
+            )
         case "shrinks":
             return Log(f"there is work for fewer sandboxes: {event.wanted} stay")
         case "grows":

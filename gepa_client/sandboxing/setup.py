@@ -66,7 +66,7 @@ async def open_setup(
             gateway = await stack.enter_async_context(_gateway(settings, receive, allowed_networks, holds_model_calls))
         runtime = await _runtime(stack, settings, receive)
         if left := [found for found in await runtime.found() if found.orphan]:
-            log(f"{len(left)} sandboxes of ended processes are left; this ends them: {SWEEP}")
+            log(f"{len(left)} sandboxes of ended processes are left; on their machine this ends them: {SWEEP}")
         checkout = await source.ready(on_progress=log)
         recipe = client.recipe(checkout.needs)
         try:
@@ -107,7 +107,7 @@ async def _runtime(
         from sandbox_runtime.nodes.ray_nodes import RayNodes
         from sandbox_runtime.nodes.runtime import NodesRuntime
 
-        nodes = RayNodes(settings.engine, settings.sandboxes, settings.sandbox_cpu)
+        nodes = RayNodes(settings.engine, settings.sandboxes, settings.sandbox_cpu, settings.sandbox_memory_mb)
         opened = NodesRuntime(settings.sandbox, nodes, build_gateway_session=builds)
     return await stack.enter_async_context(opened)
 

@@ -117,6 +117,7 @@ CODE_MARKS = ("<outline>", "<side_info>", "<lineage>")
 """What a prompt for a text, and one for code, has."""
 
 GATEWAY = re.compile(r"([1-9]\d{0,4})=(https?://\S+)")
+ENGINE = re.compile(r"auto|ray://(\[[\da-fA-F:]+\]|[^\s/:@\[\]]+):\d{1,5}")
 SELECTION = re.compile(r"all|best|top_k:([1-9]\d*)")
 
 
@@ -198,6 +199,8 @@ class RunConfig(
             raise ValueError("`sandbox_cpu`: the sandbox `process` cannot limit cores: leave it out")
         if self.sandbox == "modal" and self.engine is not None:
             raise ValueError("`engine`: sandboxes of `modal` run at Modal: give another `sandbox`, or no engine")
+        if self.engine is not None and not ENGINE.fullmatch(self.engine):
+            raise ValueError("`engine`: give ray://HOST:PORT of a Ray cluster, or auto on one of its nodes")
         if self.sandbox != "modal" and (name := self.given(MODAL_ONLY)):
             raise ValueError(f"`{name}` is for Modal, not for {self.sandbox}")
         if self.gateway is not None and not 0 < self.gateway_ports[0] < 2**16:

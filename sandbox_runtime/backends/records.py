@@ -171,6 +171,23 @@ class _OnDisk(BaseModel):
     sockets: str
 
 
+@contextlib.contextmanager
+def owned_folders(kind: str) -> Iterator[SandboxRecord]:
+    """Make the two folders of a record for files of this process, and remove them after the block.
+
+    Those of this kind that a killed process left are removed too. Raises `OSError`.
+    """
+    records = SandboxRecords(kind)
+    for left in records.all():
+        if left.is_orphan:
+            records.remove(left)
+    record = records.add({})
+    try:
+        yield record
+    finally:
+        records.remove(record)
+
+
 def state_folder() -> Path:
     """Return the folder of this user for state that outlives processes."""
     home = os.environ.get("XDG_STATE_HOME", "")

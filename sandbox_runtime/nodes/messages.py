@@ -1,8 +1,8 @@
 """What a run and the host of a node send each other over the WebSocket of the run.
 
-The run sends calls and cancellations; the host answers each call once, with its result or its error, and sends the
-progress of long ones before. The host asks for connections to the run's gateway, each of which the run makes by a
-WebSocket of its own. Files are sent by `PUT`, before the calls that name them.
+The run sends calls and cancellations; the host answers each call once, with its result or its error, also if it is
+cancelled, and sends the progress of long ones before. The host asks for connections to the run's gateway, each of which
+the run makes to a port for them. Files are sent by `PUT`, before the calls that name them.
 """
 
 from collections.abc import Mapping
@@ -26,14 +26,17 @@ from sandbox_runtime.api.sandbox import (
 from sandbox_runtime.api.spec import Allow, Egress, PreparedEnvironment, Recipe, SandboxOptions
 from sandbox_runtime.api.spec import Open as OpenEgress
 
-CONTROL, FILES, STREAMS = "/control", "/files", "/streams"
-"""The paths of a host: the WebSocket of the run, files by their digests, connections to the gateway by their names."""
+CONTROL, FILES = "/control", "/files"
+"""The paths of a host: the WebSocket of the run, and files by their digests."""
 
 LARGEST = 192 * 2**20
 """Bytes of a message: the largest output of a command (`ARTIFACTS_BYTES`), and its stderr, in base64."""
 
-HEARTBEAT_S = 10.0
-"""Seconds between two signs of life; a connection without an answer for half as long is lost."""
+HEARTBEAT_S, HOST_HEARTBEAT_S = 10.0, 60.0
+"""Seconds without a message after which a side asks for a sign of life, which must come within half as long.
+
+The host's is longer: before its question the run may have to read all that the host has sent.
+"""
 
 Port = Literal["models", "tunnel"]
 """What a connection to the gateway is for."""
@@ -58,12 +61,13 @@ class SentCommand:
 
 @dataclass(frozen=True)
 class Open:
-    """Open the runtime of this kind, once. `builds`: the variables of the gateway session of builds, None without one.
+    """Open the runtime of this kind, once. `version`: of the run's package; a host of another one refuses.
 
-    Its connections to the gateway are of the session `BUILDS`.
+    `builds`: the variables of the gateway session of builds, which is named `BUILDS`; None without one.
     """
 
     kind: Literal["process", "bubblewrap", "docker"]
+    version: str
     builds: Mapping[str, str] | None = field(repr=False)
 
 
@@ -83,9 +87,9 @@ class Prepare:
 @with_config(_BASE64)
 @dataclass(frozen=True)
 class Begin:
-    """Start a sandbox. Its result is a `Begun`.
+    """Start a sandbox. Its result is the port of the node for its server.
 
-    `options`: those of the spec but `egress`, which is to `hosts`, as of `egress_to`. `session`: a name of its own.
+    `options`: those of the spec but `egress`, which is to `hosts`, as of `egress_to`. `session`: its name from now on.
     `gateway`: the variables of its gateway session, None without one.
     """
 
@@ -97,14 +101,6 @@ class Begin:
     gateway: Mapping[str, str] | None = field(repr=False)
 
 
-@dataclass(frozen=True)
-class Begun:
-    """A sandbox that was started. `port`: of the node, for its server."""
-
-    id: str
-    port: int
-
-
 @with_config(_BASE64)
 @dataclass(frozen=True)
 class Run:
@@ -113,7 +109,7 @@ class Run:
     Its result is a `CommandResult`.
     """
 
-    id: str
+    session: str
     command: SentCommand
     limits: tuple[int, ...]
 
@@ -123,21 +119,21 @@ class Run:
 class Serve:
     """Run the server until it ends. `token`: its own. Its result is a `SandboxExit`."""
 
-    id: str
+    session: str
     main: SentCommand
     token: str = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Stop:
-    """End a sandbox and free it."""
+    """End a sandbox and free it. `id`: its session, or the backend's for one that another host has left."""
 
     id: str
 
 
 @dataclass(frozen=True)
 class Found:
-    """List the sandboxes of the node with these labels. Its result is a list of `SandboxInfo`."""
+    """List the sandboxes of the node with these labels, as `SandboxInfo` with ids as of `Stop`."""
 
     labels: Mapping[str, str]
 
@@ -148,7 +144,7 @@ Asked = Open | Prepare | Begin | Run | Serve | Stop | Found
 RESULTS: Mapping[type[Any], TypeAdapter[Any]] = {
     Open: TypeAdapter(None),
     Prepare: TypeAdapter(PreparedEnvironment),
-    Begin: TypeAdapter(Begun),
+    Begin: TypeAdapter(int),
     Run: TypeAdapter(CommandResult),
     Serve: TypeAdapter(SandboxExit),
     Stop: TypeAdapter(None),
@@ -212,11 +208,20 @@ class Printed:
 
 @dataclass(frozen=True)
 class Connect:
-    """Connect to the gateway for a program of this session, and join that with the stream of this name."""
+    """Connect to the gateway for a program of this session, and to the port `at`; join both.
+
+    What is sent to the port begins with a line: the secret `name`.
+    """
 
     session: str
     port: Port
-    stream: str
+    at: int
+    name: str
+
+
+def url_of(address: str, port: int) -> str:
+    """Return the URL of a port of an IP address."""
+    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
 
 
 def hosts_of(egress: Egress) -> tuple[str, ...]:
@@ -239,7 +244,7 @@ _ERRORS = (
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return the failure that `error_of` turns into the same error again; any other error into a `SandboxError`."""
+    """Return the failure that `error_of` turns into the same error again; an `OSError` into a `SandboxError`."""
     text = str(error) or type(error).__name__
     if isinstance(error, RuntimeThrottled):
         return Failure("RuntimeThrottled", text, error.retry_after_s)

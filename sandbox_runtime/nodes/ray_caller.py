@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -55,8 +56,6 @@ class RayCaller:
 
         Raises `ClusterRefused`.
         """
-        if importlib.util.find_spec("ray") is None:
-            raise ClusterRefused("Ray is not installed: pip install 'evolverpc[ray]' here and on each node")
         until = time.monotonic() + GIVE_UP_S
         while time.monotonic() < until:
             try:
@@ -66,8 +65,13 @@ class RayCaller:
                 self.close()
                 raise
             except ClusterUnavailable:
-                if self._caller is None:  # it is known to be away; else it has not answered yet
+                if not self.is_connecting:  # it is known to be away; else it has not answered yet
                     return
+
+    @property
+    def is_connecting(self) -> bool:
+        """Whether an answer may still come, after a call that raised `ClusterUnavailable`."""
+        return self._caller is not None
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Return the result of a function. Raises `ClusterUnavailable`."""
@@ -108,6 +112,8 @@ class RayCaller:
         return answer
 
     def _start(self) -> None:
+        if importlib.util.find_spec("ray") is None:
+            raise ClusterRefused("Ray is not installed: pip install 'evolverpc[ray]' here and on each node")
         spawn = multiprocessing.get_context("spawn")
         pipe, of_caller = spawn.Pipe()
         arguments = of_caller, self._address, self._functions
@@ -131,7 +137,8 @@ def _serve(pipe: Connection, address: str, functions: Mapping[str, Callable[...,
     except ClusterRefused as error:
         pipe.send(error)
     except Exception as error:  # noqa: BLE001  the caller raises it
-        pipe.send(ClusterUnavailable(f"{type(error).__name__}: {error}"))
+        last = "".join(str(error).strip().splitlines()[-1:])  # of what may be the traceback of a server
+        pipe.send(ClusterUnavailable(f"{type(error).__name__}: {last}"))
 
 
 def _connect(address: str) -> None:
@@ -145,6 +152,7 @@ def _connect(address: str) -> None:
         raise ClusterRefused(
             f"{MODE}=token, and there is no token: set {TOKENS[1]} to the file that holds that of the cluster"
         )
+    warnings.simplefilter("ignore")  # of a connection that takes long: the exception is enough
     import ray  # in this process alone
 
     try:

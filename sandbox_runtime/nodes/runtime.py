@@ -2,17 +2,14 @@
 
 import asyncio
 import contextlib
-import hashlib
-import itertools
 import logging
+import os
 import secrets
+import shutil
 import socket
-import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import partial
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -21,7 +18,6 @@ from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import (
     CommandResult,
-    EnvironmentMissing,
     RuntimeThrottled,
     RuntimeUnavailable,
     SandboxError,
@@ -40,283 +36,84 @@ from sandbox_runtime.api.spec import (
     SandboxOptions,
     SandboxSpec,
 )
+from sandbox_runtime.backends.records import SOCKET_PATH_BYTES, owned_folders
 from sandbox_runtime.nodes import messages as wire
-from sandbox_runtime.nodes.splicing import Connection, WebSocketStream, splice
-from sandbox_runtime.runtime import Runtime
+from sandbox_runtime.nodes.node import AGAIN_S, CONNECT_S, HostAddress, Node, NodeLost
+from sandbox_runtime.runtime import Runtime, end_after_failure
 
-CONNECT_S = 15.0
-"""Seconds within which a host must accept the run."""
+NODE_S = 300.0
+"""Seconds that a run waits while it has no node: an autoscaler may start a machine."""
 
-CLOSE_S = 20.0
-"""Seconds within which a host must have ended its sandboxes, at the end of the run."""
+OTHERS_S = 20.0
+"""Seconds that a run waits for other nodes if it has none and one cannot start sandboxes."""
 
-FIRST_NODE_S = 300.0
-"""Seconds within which the first node must join: an autoscaler may start a machine."""
+HELD_S = 2.0
+"""Seconds after `prepare` that the room for its sandbox is held."""
 
-NO_NODE_S = 5.0
-"""Seconds after which a sandbox is asked for again if there is no node at present."""
+STOP_S = 60.0
+"""Seconds within which a host must have ended a sandbox, or listed its sandboxes."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class HostAddress:
-    """Where a host listens. `node`: the name of its machine, for messages."""
-
-    node: str
-    url: str
-    token: str = field(repr=False)
 
 
 class Placement(Protocol):
     """Starts hosts on the nodes of a cluster, and others in place of those that are lost."""
 
-    def joined(self) -> AsyncIterator[HostAddress]:
+    @property
+    def state(self) -> str:
+        """The name of the cluster, and what its hosts wait for, for messages."""
+        ...
+
+    def joined(self) -> AsyncGenerator[HostAddress]:
         """Yield each host as soon as it listens. Raises `RuntimeUnavailable`: there is no cluster."""
         ...
 
 
 @dataclass(eq=False)
-class _SessionSockets:
-    """Sockets of this machine at which a session of the gateway answers, for connections from a node."""
-
-    session: GatewaySession
-    folder: Path
-
-    async def open(self) -> Mapping[str, str]:
-        """Let the session answer there; return its variables for the usual ports of a sandbox."""
-        listening = [socket.socket(socket.AF_UNIX) for _ in range(2)]
-        for each, port in zip(listening, wire.PORTS, strict=True):
-            each.bind(str(self.folder / port))
-            each.listen()
-        await self.session.serve(*listening)
-        return self.session.env(*(f"http://127.0.0.1:{port}" for port in (MODELS_PORT, TUNNEL_PORT)))
-
-
-class Node:
-    """The connection to one host.
-
-    `sandboxes`: how many are there, or about to be. `logs`: of those, by the names of their sessions.
-    """
-
-    def __init__(self, address: HostAddress, http: aiohttp.ClientSession, folder: Path) -> None:
-        self.address = address
-        self.sandboxes = 0
-        self._http = http
-        self._folder = folder
-        self._numbers = itertools.count()
-        self._calls: dict[int, tuple[asyncio.Future[wire.Answer], Callable[[str], None]]] = {}
-        self._files: dict[tuple[Path, int], asyncio.Task[str]] = {}
-        self._joins: set[asyncio.Task[None]] = set()
-        self.logs: dict[str, OutputTail] = {}
-        self._socket: aiohttp.ClientWebSocketResponse[Any] | None = None
-        self.is_closed = False
-        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    @property
-    def name(self) -> str:
-        """The name of its machine."""
-        return self.address.node
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether its host answers no more."""
-        return self.lost.done()
-
-    async def follow(self, opened: "asyncio.Future[None]", kind: str, builds: Mapping[str, str] | None) -> None:
-        """Connect, open its runtime, and take its messages until the connection ends. `opened`: done or failed then."""
-        try:
-            limit = aiohttp.ClientWSTimeout(ws_close=CLOSE_S)
-            async with (
-                asyncio.timeout(CONNECT_S) as connecting,
-                self._http.ws_connect(
-                    self._url(wire.CONTROL),
-                    headers=self._headers,
-                    heartbeat=wire.HEARTBEAT_S,
-                    max_msg_size=wire.LARGEST,
-                    timeout=limit,
-                ) as self._socket,
-            ):
-                connecting.reschedule(None)
-                opening = asyncio.create_task(self.call(wire.Open(kind, builds)))  # type: ignore[arg-type]
-                opening.add_done_callback(partial(_settle, opened))
-                async for message in self._socket:
-                    self._take(wire.FROM_HOST.validate_json(message.data))
-        except (aiohttp.ClientError, OSError) as error:
-            _log.warning("the host of node %s is lost: %s", self.name, error or type(error).__name__)
-        finally:
-            self._end()
-
-    async def close(self) -> None:
-        """End its host, and wait until that has ended its sandboxes. Safe to call twice, and if it is lost."""
-        self.is_closed = True
-        if self._socket is not None:
-            await self._socket.close()
-            await self.lost  # `follow` waits for the host; its cancellation would not
-
-    async def call(self, asked: wire.Asked, on_progress: Callable[[str], None] = lambda _: None) -> Any:
-        """Return the result of a call. If this is cancelled, the call is, and has ended when this returns.
-
-        Raises:
-            SandboxGone: the node is lost. Others: as the call's.
-        """
-        if self._socket is None or self.is_lost:
-            raise self._gone()
-        number = next(self._numbers)
-        answered: asyncio.Future[wire.Answer] = asyncio.get_running_loop().create_future()
-        self._calls[number] = answered, on_progress
-        method = type(asked).__name__
-        params = wire.ASKED[method].dump_json(asked).decode()
-        try:
-            await self._send(wire.Call(number, method, params))
-            answer = await asyncio.shield(answered)
-        except asyncio.CancelledError:
-            await await_shielded(self._cancelled(number, answered))
-            raise
-        finally:
-            self._calls.pop(number, None)
-        if answer.failure is not None:
-            raise wire.error_of(answer.failure)
-        return wire.RESULTS[type(asked)].validate_json(answer.result)
-
-    async def sent(self, command: Command) -> wire.SentCommand:
-        """Return a command as it is sent, once the host has the file of its input. Raises `OSError`, `SandboxGone`."""
-        made = partial(wire.SentCommand, command.argv, command.cwd, command.timeout_s, command.env)
-        if isinstance(command.stdin, bytes):
-            return made(command.stdin)
-        key = command.stdin, command.stdin.stat().st_mtime_ns
-        if key not in self._files:
-            self._files[key] = asyncio.create_task(self._uploaded(command.stdin))
-        try:
-            return made(file=await asyncio.shield(self._files[key]))
-        except (SandboxError, OSError):
-            self._files.pop(key, None)
-            raise
-
-    async def _uploaded(self, file: Path) -> str:
-        with await asyncio.to_thread(file.open, "rb") as content:
-            digest = (await asyncio.to_thread(hashlib.file_digest, content, "sha256")).hexdigest()
-            content.seek(0)
-            try:
-                put = self._http.put(self._url(f"{wire.FILES}/{digest}"), data=content, headers=self._headers)
-                async with put as answer:
-                    answer.raise_for_status()
-            except aiohttp.ClientError as error:
-                raise SandboxGone(f"node {self.name} did not take a file: {error}") from error
-        return digest
-
-    def _take(self, message: wire.FromHost) -> None:
-        match message:
-            case wire.Answer(number) if number in self._calls and not self._calls[number][0].done():
-                self._calls[number][0].set_result(message)
-            case wire.Progress(number, text) if number in self._calls:
-                self._calls[number][1](f"{self.name}: {text}")
-            case wire.Printed(session, data) if session in self.logs:
-                self.logs[session].add(data)
-            case wire.Connect():
-                joining = asyncio.create_task(self._join(message))
-                self._joins.add(joining)
-                joining.add_done_callback(self._joins.discard)
-
-    async def _join(self, asked: wire.Connect) -> None:
-        """Connect to the gateway for a program on the node."""
-        try:
-            stream = await self._http.ws_connect(self._url(f"{wire.STREAMS}/{asked.stream}"), headers=self._headers)
-        except (aiohttp.ClientError, OSError) as error:
-            _log.warning("a connection of node %s to the gateway was lost: %s", self.name, error)
-            return
-        try:
-            gateway = await asyncio.open_unix_connection(self._folder / asked.session / asked.port)
-        except OSError:  # the session is closed
-            await stream.close()
-            return
-        await splice(WebSocketStream(stream), Connection(*gateway))
-
-    async def _cancelled(self, number: int, answered: "asyncio.Future[wire.Answer]") -> None:
-        with contextlib.suppress(SandboxGone):
-            await self._send(wire.Cancel(number))
-            await answered
-
-    async def _send(self, message: wire.Call | wire.Cancel) -> None:
-        assert self._socket is not None  # noqa: S101  it is connected
-        try:
-            await self._socket.send_bytes(wire.FROM_RUN.dump_json(message))
-        except OSError as error:
-            raise SandboxGone(f"node {self.name} is lost: {error}") from error
-
-    def _end(self) -> None:
-        if not self.lost.done():
-            self.lost.set_result(None)
-        for answered, _ in self._calls.values():
-            if not answered.done():
-                answered.set_exception(self._gone())
-        for joining in self._joins:
-            joining.cancel()
-
-    def _gone(self) -> SandboxGone:
-        return SandboxGone(f"node {self.name} {'has ended' if self.is_closed else 'is lost'}")
-
-    def _url(self, path: str) -> str:
-        return self.address.url + path
-
-    @property
-    def _headers(self) -> Mapping[str, str]:
-        return {"Authorization": f"Bearer {self.address.token}"}
-
-
-def _settle(opened: "asyncio.Future[None]", opening: "asyncio.Task[Any]") -> None:
-    if opened.done():
-        return
-    if opening.cancelled() or (error := opening.exception()) is None:
-        opened.set_result(None)
-    else:
-        opened.set_exception(error)
-
-
-@dataclass(eq=False)
 class NodeSandbox:
-    """A `StartedSandbox` on a node."""
+    """A `StartedSandbox` on a node. `port`: of the node, for its server."""
 
     node: Node
     session: str
-    begun: wire.Begun
+    port: int
 
     @property
     def id(self) -> str:
-        """The name of its node and that of its backend there."""
-        return f"{self.node.name}.{self.begun.id}"
+        """The names of its node and of its session there."""
+        return f"{self.node.name}.{self.session}"
 
     async def run(self, command: Command, stdout: OutputTail, stderr: OutputTail | None = None) -> int | None:
         """See `StartedSandbox.run`; the output comes at the end."""
         limits = (stdout.limit,) if stderr is None else (stdout.limit, stderr.limit)
-        done: CommandResult = await self.node.call(wire.Run(self.begun.id, await self.node.sent(command), limits))
+        done: CommandResult = await self.node.call(wire.Run(self.session, await self.node.sent(command), limits))
         stdout.add(done.stdout)
         if stderr is not None:
             stderr.add(done.stderr)
         return done.status
 
     async def serve(self, main: Command, endpoint: ServerEndpoint) -> SandboxExit:
-        """See `StartedSandbox.serve`."""
+        """See `StartedSandbox.serve`. Raises `NodeLost` too: so a start is repeated that has lost its node."""
+        asked = wire.Serve(self.session, await self.node.sent(main), endpoint.token)
         try:
-            ended: SandboxExit = await self.node.call(
-                wire.Serve(self.begun.id, await self.node.sent(main), endpoint.token)
-            )
+            ended: SandboxExit = await self.node.call(asked)
+        except NodeLost:
+            raise
         except SandboxGone as error:
-            return SandboxExit("lost" if self.node.is_lost else "terminated", detail=str(error))
+            return SandboxExit("terminated", detail=str(error))
         return ended
 
     async def endpoint(self, token: str) -> ServerEndpoint:
         """Return the address of its server: a port of its node."""
         if self.node.is_lost:
-            raise SandboxGone(f"sandbox {self.id} has ended with its node")
-        return ServerEndpoint(f"http://{urlsplit(self.node.address.url).hostname}:{self.begun.port}", token)
+            raise self.node.gone()
+        return ServerEndpoint(wire.url_of(urlsplit(self.node.address.url).hostname or "", self.port), token)
 
 
 class NodesRuntime(Runtime):
     """See `Runtime`. Sandboxes are made on the nodes that `placement` has, by the backend `kind` there.
 
-    An environment is made on one node, with few sandboxes, and its sandbox starts there: prepare one for each sandbox.
-    `build_gateway_session`: what a build may reach, by default nothing.
+    `prepare` waits for a node with room, makes the environment there and holds the room for its sandbox for a moment:
+    prepare one for each sandbox. `build_gateway_session`: what a build may reach, by default nothing.
     """
 
     name = "nodes"
@@ -334,8 +131,10 @@ class NodesRuntime(Runtime):
         self._build_session = build_gateway_session
         self._stack = contextlib.AsyncExitStack()
         self._nodes: dict[str, Node] = {}
-        self._at: dict[str, NodeSandbox] = {}
-        self._following: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._until = 0.0
+        """Until when there must be a node, by the clock of the event loop."""
+        self._failure = ""
 
     @property
     def nodes(self) -> list[str]:
@@ -343,122 +142,176 @@ class NodesRuntime(Runtime):
         return [name for name, node in self._nodes.items() if not node.is_lost]
 
     async def open(self) -> None:
-        """Wait for the first node. Raises `RuntimeUnavailable`: there is no cluster, or no node has joined in time."""
-        self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="evolverpc-nodes-")))
-        self._http = await self._stack.enter_async_context(aiohttp.ClientSession())
-        self._builds = (
-            None if self._build_session is None else await self._answered_here(wire.BUILDS, self._build_session)
-        )
-        first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._spawn(self._follow(first))
-        try:
-            async with asyncio.timeout(FIRST_NODE_S):
-                await first
-        except TimeoutError:
-            await self._close()
-            raise RuntimeUnavailable(f"no node of the cluster could take a sandbox within {FIRST_NODE_S:g} s") from None
-        except BaseException:
-            await self._close()
-            raise
+        """Wait for the first node. Raises `RuntimeUnavailable`: there is no cluster, or no node can be used in time."""
+        async with contextlib.AsyncExitStack() as opening:
+            self._folder = opening.enter_context(owned_folders("runs")).sockets
+            limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+            connector = aiohttp.TCPConnector(limit=0)
+            self._http = await opening.enter_async_context(aiohttp.ClientSession(connector=connector, timeout=limits))
+            session = self._build_session
+            self._builds = None if session is None else await self._answered_here(wire.BUILDS, session)
+            self._until = asyncio.get_running_loop().time() + NODE_S
+            self._following = asyncio.create_task(self._follow())
+            self._following.add_done_callback(lambda _: self._notify())
+            opening.push_async_callback(self._unfollow)
+            await self._with_room()
+            self._stack = opening.pop_all()
 
     async def __aexit__(self, *error: object) -> None:
         try:
             await super().__aexit__(*error)
         finally:
-            await self._close()
+            await await_shielded(self._stack.aclose())
 
     async def prepare(
         self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
-        node = self._freest()
-        checkout = tuple([await node.sent(command) for command in recipe.checkout])
-        asked = wire.Prepare(replace(recipe, checkout=()), checkout, rebuild)
-        prepared: PreparedEnvironment = await node.call(asked, on_progress)
-        return replace(prepared, image=f"{node.name} {prepared.image or ''}")
+        while True:
+            node, session = await self._with_room(), secrets.token_hex(6)
+            node.places[session] = None
+            try:
+                checkout = tuple([await node.sent(command) for command in recipe.checkout])
+                asked = wire.Prepare(replace(recipe, checkout=()), checkout, rebuild)
+                made: PreparedEnvironment = await node.call(asked, lambda text: on_progress(f"{node.name}: {text}"))  # noqa: B023  called now
+            except NodeLost:
+                continue
+            except BaseException:
+                self._free(node, session)
+                raise
+            asyncio.get_running_loop().call_later(HELD_S, self._unhold, node, session)
+            return replace(made, image=f"{node.name} {session} {made.image or ''}")
 
     async def begin(self, spec: SandboxSpec, log: OutputTail) -> NodeSandbox:
-        name, _, image = (spec.prepared.image or "").partition(" ")
+        name, session, image = (spec.prepared.image or "  ").split(" ", 2)
         node = self._nodes.get(name)
         if node is None or node.is_lost:
-            raise EnvironmentMissing(f"node {name} is lost: prepare the environment again")
+            raise NodeLost(f"node {name} is lost")
+        if node.places.get(session, log) is not None:  # its room is used, or was not held for longer
+            if node.room < 1:
+                raise RuntimeThrottled(f"node {name} has no room for a sandbox", retry_after_s=AGAIN_S)
+            session = secrets.token_hex(6)
+        node.places[session] = log
         options = SandboxOptions(**{option.name: getattr(spec, option.name) for option in fields(SandboxOptions)})
-        session = secrets.token_hex(8)
-        node.sandboxes += 1
-        node.logs[session] = log
         try:
             gateway = None if spec.gateway_session is None else await self._answered_here(session, spec.gateway_session)
             prepared = replace(spec.prepared, image=image or None, recipe=replace(spec.prepared.recipe, checkout=()))
             hosts, main = wire.hosts_of(spec.egress), await node.sent(spec.main)
-            asked = wire.Begin(options, hosts, main, prepared, session, gateway)
-            started = NodeSandbox(node, session, await node.call(asked))
-        except BaseException:
-            node.sandboxes -= 1
-            del node.logs[session]
+            port = await node.call(wire.Begin(options, hosts, main, prepared, session, gateway))
+        except BaseException:  # a cancellation may have come while the answer was on its way
+            await end_after_failure(self.stop(f"{name}.{session}"))
             raise
-        self._at[started.id] = started
-        return started
+        return NodeSandbox(node, session, port)
 
     async def stop(self, id_: str) -> None:
-        name, _, own = id_.rpartition(".")
+        name, _, session = id_.rpartition(".")
         node = self._nodes.get(name)
-        if node is not None and not node.is_lost:  # else its host has ended all of them
-            with contextlib.suppress(SandboxGone):
-                await await_shielded(node.call(wire.Stop(own)))
-        started = self._at.pop(id_, None)
-        if started is not None:
-            started.node.sandboxes -= 1
-            del started.node.logs[started.session]
+        if node is None:  # its host has ended all of them
+            return
+        with contextlib.suppress(NodeLost):
+            await await_shielded(node.call(wire.Stop(session), within_s=STOP_S))
+        self._free(node, session)
 
     async def found(self, labels: Mapping[str, str] | None = None) -> Sequence[SandboxInfo]:
         """See `Runtime.found`; those of the nodes that are here."""
-        there = [node for node in self._nodes.values() if not node.is_lost]
-        listed = await asyncio.gather(*(node.call(wire.Found(labels or {})) for node in there))
-        pairs = zip(there, listed, strict=True)
-        return [replace(each, id=f"{node.name}.{each.id}") for node, found in pairs for each in found]
 
-    def _freest(self) -> Node:
-        """Return the node with the fewest sandboxes. Raises `RuntimeThrottled`: all are lost."""
-        there = [node for node in self._nodes.values() if not node.is_lost]
-        if not there:
-            raise RuntimeThrottled("no node of the cluster is left", retry_after_s=NO_NODE_S)
-        return min(there, key=lambda node: (node.sandboxes, node.name))
+        async def of(node: Node) -> list[SandboxInfo]:
+            try:
+                listed: list[SandboxInfo] = await node.call(wire.Found(labels or {}), within_s=STOP_S)
+            except NodeLost:
+                return []
+            return [replace(each, id=f"{node.name}.{each.id}") for each in listed]
+
+        return [each for listed in await asyncio.gather(*map(of, self._nodes.values())) for each in listed]
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    async def _with_room(self) -> Node:
+        """Return the node that has the most room, as soon as one has any.
+
+        Raises:
+            RuntimeUnavailable: there is no node at all, and was none for too long; the text has why.
+        """
+        while True:
+            here = [node for node in self._nodes.values() if not node.is_lost]
+            if free := [node for node in here if node.room > 0]:
+                return max(free, key=lambda node: node.room)
+            if self._following.done() and not self._following.cancelled():
+                self._following.result()
+            left_s = None if here else self._until - asyncio.get_running_loop().time()
+            if left_s is not None and left_s <= 0:
+                why, state = self._failure or f"none has joined within {NODE_S:g} s", self._placement.state
+                where = "" if state in why else f" ({state})"
+                raise RuntimeUnavailable(f"no node can start sandboxes: {why}{where}")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._changed.wait()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _free(self, node: Node, session: str) -> None:
+        if session in node.places:
+            del node.places[session]
+            shutil.rmtree(self._folder / session, ignore_errors=True)
+            self._notify()
+
+    def _unhold(self, node: Node, session: str) -> None:
+        if node.places.get(session, node) is None:
+            self._free(node, session)
+
+    async def _follow(self) -> None:
+        """Use each host that joins, until it is lost."""
+        async with asyncio.TaskGroup() as used:
+            try:
+                async with contextlib.aclosing(self._placement.joined()) as joined:
+                    async for address in joined:
+                        used.create_task(self._use(address))
+            except (SandboxError, OSError) as error:
+                self._failed(str(error), 0.0)
+
+    async def _use(self, address: HostAddress) -> None:
+        """Open a node, keep it among those that are used until it is lost, and close it."""
+        node = Node(address, self._http, self._folder)
+        try:
+            await node.open(self._kind, self._builds)
+            self._nodes[node.name] = node
+            self._notify()
+            why = await node.lost()
+            self._until = asyncio.get_running_loop().time() + NODE_S
+            self._failed(f"node {node.name} is lost: {why}", NODE_S)
+        except SandboxError as error:
+            self._failed(str(error), OTHERS_S)
+        finally:
+            self._nodes.pop(node.name, None)
+            self._notify()
+            await node.close()
+
+    def _failed(self, why: str, wait_s: float) -> None:
+        """Warn of a failure, once of each; if there is no node, wait so long for another one."""
+        if why != self._failure:
+            _log.warning("%s", why)
+        self._failure = why
+        self._until = min(self._until, asyncio.get_running_loop().time() + wait_s)
+        self._notify()
+
+    async def _unfollow(self) -> None:
+        self._until = 0.0
+        self._following.cancel()
+        await asyncio.wait([self._following])
 
     async def _answered_here(self, name: str, session: GatewaySession) -> Mapping[str, str]:
-        folder = self._folder / name
+        """Let a session of the gateway answer on sockets for connections from a node.
+
+        Return its variables for the usual ports of a sandbox. Raises `OSError`.
+        """
+        folder, listening = self._folder / name, list[socket.socket]()
+        if len(os.fsencode(folder / max(wire.PORTS, key=len))) > SOCKET_PATH_BYTES:
+            raise OSError(f"{folder} is too long for sockets: set XDG_RUNTIME_DIR to a shorter folder")
         folder.mkdir()
-        return await _SessionSockets(session, folder).open()
-
-    async def _follow(self, first: "asyncio.Future[None]") -> None:
-        """Connect to each host that joins."""
-        try:
-            async for address in self._placement.joined():
-                node = Node(address, self._http, self._folder)
-                opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._spawn(node.follow(opened, self._kind, self._builds))
-                try:
-                    await opened
-                except (SandboxError, OSError) as error:
-                    _log.warning("node %s takes no sandboxes: %s", address.node, error)
-                    if not first.done():
-                        first.set_exception(error)
-                    continue
-                self._nodes[address.node] = node
-                if not first.done():
-                    first.set_result(None)
-        except (SandboxError, OSError) as error:
-            if first.done():
-                _log.warning("no further node joins: %s", error)
-            else:
-                first.set_exception(error)
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._following.add(task)
-        task.add_done_callback(self._following.discard)
-
-    async def _close(self) -> None:
-        await asyncio.gather(*(node.close() for node in self._nodes.values()))
-        for task in tuple(self._following):
-            task.cancel()
-        await asyncio.gather(*self._following, return_exceptions=True)
-        await self._stack.aclose()
+        for port in wire.PORTS:
+            listening.append(socket.socket(socket.AF_UNIX))
+            listening[-1].bind(str(folder / port))
+            listening[-1].listen()
+        await session.serve(*listening)
+        return session.env(*(f"http://127.0.0.1:{port}" for port in (MODELS_PORT, TUNNEL_PORT)))

@@ -190,7 +190,7 @@ async def nodes_backend() -> AsyncIterator[BackendUnderTest]:
                 prepared=await runtime.prepare(Recipe(), on_progress=lambda _: None),
                 egress=Closed(),
                 refused=(Open(), Allow(domains=("example.com",))),
-                folders=(base / "state" / "evolverpc" / "sandboxes" / "bubblewrap", base / "evolverpc"),
+                folders=(base / "state" / "evolverpc" / "sandboxes" / "bubblewrap",),
                 own_names=frozenset({*certificates, "GEPA_PROCESS_MEMORY_MB"}),
                 outlive=False,
             )

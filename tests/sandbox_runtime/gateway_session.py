@@ -8,9 +8,14 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Echoing:
-    """Its gateway answers each connection with the name of the socket that it came by."""
+    """Its gateway answers each connection with the name of the socket that it came by.
+
+    `answers`: False if it holds each instead until the other side ends it. `accepted`: how many came.
+    """
 
     models_url: str | None = None
+    answers: bool = True
+    accepted: int = 0
     servers: list[asyncio.Server] = field(default_factory=list)
 
     async def serve(self, models: socket.socket, tunnel: socket.socket) -> None:
@@ -19,7 +24,10 @@ class Echoing:
             self.servers.append(await asyncio.start_server(self._answering(name), sock=listening))
 
     def _answering(self, name: str):  # type: ignore[no-untyped-def]
-        async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.accepted += 1
+            if not self.answers:
+                await reader.read()
             writer.write(name.encode())
             await writer.drain()
             writer.close()

@@ -3,22 +3,29 @@
 import asyncio
 import secrets
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from sandbox_runtime.nodes.runtime import HostAddress
+from sandbox_runtime.nodes.node import HostAddress
 
 REPOSITORY = Path(__file__).parents[2]
 
 
 @dataclass
 class LocalHosts:
-    """A `Placement` of `count` hosts; `processes`: by the names of their nodes."""
+    """A `Placement` of `count` hosts for `room` sandboxes each, after those of `before`.
+
+    `processes`: by the names of their nodes.
+    """
 
     count: int
+    room: int = 20
+    before: Sequence[HostAddress] = ()
     processes: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
+
+    state = "this machine"
 
     async def __aenter__(self) -> Self:
         return self
@@ -29,7 +36,9 @@ class LocalHosts:
             process.stdin.close()
             assert await asyncio.wait_for(process.wait(), 30) is not None
 
-    async def joined(self) -> AsyncIterator[HostAddress]:
+    async def joined(self) -> AsyncGenerator[HostAddress]:
+        for address in self.before:
+            yield address
         for number in range(self.count):
             yield await self.start(f"node-{number}")
         await asyncio.Event().wait()
@@ -44,4 +53,4 @@ class LocalHosts:
         assert process.stdout is not None
         token = secrets.token_urlsafe(16)
         process.stdin.write(f"{token}\n".encode())
-        return HostAddress(node, (await process.stdout.readline()).decode().strip(), token)
+        return HostAddress(node, (await process.stdout.readline()).decode().strip(), self.room, token)

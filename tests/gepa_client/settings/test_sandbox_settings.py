@@ -40,6 +40,7 @@ def loaded(**given: Any) -> RunConfig:
         ({"secret_headers": ["a.b X=MY_KEY"], "pass_env": ["MY_KEY"]}, "hands MY_KEY to the program"),
         ({"sandbox": "modal", "secret_headers": ["a.b X=KEY"]}, "need a `gateway`"),
         ({"sandboxes": 0}, "`sandboxes`"),
+        *(({"engine": engine}, "`engine`: give") for engine in ("", "foo", "local", "ray://head", "http://head:10001")),
     ],
 )
 def test_contradictory_settings_are_named(given: dict[str, Any], message: str) -> None:
