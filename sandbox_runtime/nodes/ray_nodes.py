@@ -19,8 +19,8 @@ from sandbox_runtime.nodes.ray_caller import GIVE_UP_S, ClusterRefused, ClusterU
 LOOK_S = 1.0
 """Seconds between two looks at the cluster."""
 
-SMALLER_S = 15.0
-"""Seconds that a host waits for its processors; then two of half its size wait in its place."""
+SMALLER_S = 30.0
+"""Seconds that a host may take until it listens; then two of half its size take its place. Ray may start a worker."""
 
 REPLACE_S = 10.0
 """Seconds from the start of a host until it may be replaced, so that one that fails at once is not always started."""

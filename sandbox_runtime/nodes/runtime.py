@@ -134,7 +134,7 @@ class NodesRuntime(Runtime):
         self._changed = asyncio.Event()
         self._until = 0.0
         """Until when there must be a node, by the clock of the event loop."""
-        self._failure = ""
+        self._failure, self._is_over = "", False
 
     @property
     def nodes(self) -> list[str]:
@@ -235,7 +235,9 @@ class NodesRuntime(Runtime):
             here = [node for node in self._nodes.values() if not node.is_lost]
             if free := [node for node in here if node.room > 0]:
                 return max(free, key=lambda node: node.room)
-            if self._following.done() and not self._following.cancelled():
+            if self._is_over:
+                raise RuntimeUnavailable("the run has left its nodes")
+            if self._following.done():
                 self._following.result()
             left_s = None if here else self._until - asyncio.get_running_loop().time()
             if left_s is not None and left_s <= 0:
@@ -289,14 +291,15 @@ class NodesRuntime(Runtime):
 
     def _failed(self, why: str, wait_s: float) -> None:
         """Warn of a failure, once of each; if there is no node, wait so long for another one."""
-        if why != self._failure:
+        if why != self._failure and not self._is_over:
             _log.warning("%s", why)
         self._failure = why
         self._until = min(self._until, asyncio.get_running_loop().time() + wait_s)
         self._notify()
 
     async def _unfollow(self) -> None:
-        self._until = 0.0
+        self._is_over = True
+        await asyncio.gather(*(node.close() for node in self._nodes.values()))  # before the placement ends the hosts
         self._following.cancel()
         await asyncio.wait([self._following])
 

@@ -90,7 +90,7 @@ async def test_a_start_waits_for_room_and_is_to_be_repeated_if_its_node_is_lost(
         third = asyncio.create_task(started(on, "import time; time.sleep(100)"))
         assert not (await asyncio.wait([third], timeout=0.5))[0]
         await first.close()
-        await eventually(lambda: not any(each.room for each in on._nodes.values()))
+        await eventually(lambda: all(each.places and None not in each.places.values() for each in on._nodes.values()))
         hosts.processes[node_of(first)].kill()
         with pytest.raises(RuntimeThrottled, match="is lost"):
             await asyncio.wait_for(third, 20)

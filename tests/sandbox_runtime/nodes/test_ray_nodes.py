@@ -60,7 +60,7 @@ def test_hosts_are_made_smaller_if_they_wait_and_replaced_only_once_they_have_en
 
     def hosts() -> tuple[list[int], list[int]]:
         """The rooms of those that listen, and of all."""
-        now[0] += 20.0
+        now[0] += 40.0
         found, _, _ = ray_nodes._hosts(8, 1.0, 2 * GIB)
         return [each.room for each in found], [each.room for each in ray_nodes._asked]
 
