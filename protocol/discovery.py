@@ -7,6 +7,9 @@ from pydantic import Field
 from protocol.base import WHOLE, Candidate, Items, JsonValue, Params, ResultModel
 from protocol.evaluation import ExampleId
 
+TYPESCRIPT = "typescript"
+"""The language that the servers of the npm package state."""
+
 
 class DiscoverParams(Params):
     """`discover` takes no params of its own."""
@@ -15,6 +18,7 @@ class DiscoverParams(Params):
 class ServerInfo(ResultModel):
     """The process that answers. `instance_id` is new at every start: refs and call ids belong to one instance.
 
+    `language`: that of the program, or the name of the command that runs it, such as `perl`.
     `agent`: the coding agent that carries out change requests, with its model if it is known (capability `mutations`).
     """
 

@@ -10,8 +10,8 @@ HELP = """Improve the prompts of a program in any language: try changes by GEPA,
 
 Begin with `evolverpc serve program.py`, then give its URL to `check` and to `optimize` in another terminal; both take
 the server's token from the variable GEPA_TOKEN, or from the file of --token-file. Commands that take a run accept its
-id, or `last`: `evolverpc show last` prints how your program loads the best texts. `evolverpc COMMAND --help` explains a
-command.
+id, or `last`. `evolverpc show last` prints how your program loads the best texts of the newest run. `evolverpc COMMAND
+--help` explains a command.
 """
 
 COMMANDS = {

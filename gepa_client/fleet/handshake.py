@@ -10,6 +10,7 @@ from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.transport.rpc_client import RESENDS
 from protocol import DiscoverResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH, code_at
+from protocol.discovery import TYPESCRIPT
 from protocol.errors import RpcError
 
 OWN_RECORDS = "reflective_datasets"
@@ -137,12 +138,13 @@ def has_unknown_code(discovery: DiscoverResult) -> bool:
 
 
 def code_of(discovery: DiscoverResult) -> tuple[str, str, str] | None:
-    """Return what is the same where the same code runs: the server's name and language, the program's digest.
+    """Return what is the same where the same code runs: the server's name, how it computes digests, and the digest.
 
-    None without a digest.
+    None without a digest. The server in Python states the language of the program that it runs.
     """
-    digest = discovery.program.digest
-    return None if digest is None else (discovery.server.name, discovery.server.language, digest)
+    server, digest = discovery.server, discovery.program.digest
+    ours = server.name == OWN_SERVER and server.language != TYPESCRIPT
+    return None if digest is None else (server.name, "python" if ours else server.language, digest)
 
 
 def same_code(one: DiscoverResult, other: DiscoverResult) -> bool:

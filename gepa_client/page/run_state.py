@@ -88,8 +88,9 @@ def _commands(run: StoredRun, store: str | None, started: Started | None, end: i
         resumed = run.resumed_by or command("resume", run.id, store=store)
         yield CommandHint(command=resumed, what="continue the run; nothing that is recorded is paid for again")
     if started is not None and GIT_BRANCH in started.components:
-        check_out = command("branches", run.id, "--check-out", store=store)
-        yield CommandHint(command=check_out, what="check out the code of the best candidate, in its repository")
+        if run.status != "running":
+            check_out = command("branches", run.id, "--check-out", store=store)
+            yield CommandHint(command=check_out, what="check out the code of the best candidate, in its repository")
         branches = command("branches", run.id, store=store)
         yield CommandHint(command=branches, what="list all changes of code; --diff N prints one of them")
     if run.output is not None and run.status != "running":

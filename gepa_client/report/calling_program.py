@@ -1,6 +1,7 @@
 """What differs in a text if the program is in TypeScript, or if its call of `optimize` started the command."""
 
 import json
+import shlex
 from contextvars import ContextVar
 
 from gepa_client.errors import NO_ANSWER
@@ -8,9 +9,7 @@ from gepa_client.evolution.names import component_texts
 from gepa_client.run.output_folder import BEST_CANDIDATE
 from gepa_client.run.run_view import RunView
 from protocol.code import code_at
-
-TYPESCRIPT = "typescript"
-"""The language that the servers of the npm package state."""
+from protocol.discovery import TYPESCRIPT
 
 by_typescript: ContextVar[bool] = ContextVar("by_typescript", default=False)
 """Whether such a program started the command."""
@@ -24,7 +23,7 @@ def where_of(server: str, language: str) -> str:
 
 
 def load_call(language: str | None, folder: str) -> str:
-    """Return what loads the best candidate from a run's folder, in the language of the program; else its file.
+    """Return what loads the best candidate from a run's folder, in the language of the program; else what prints it.
 
     `language`: as the server states it. That of an isolated program is not TypeScript; its caller is.
     """
@@ -32,7 +31,7 @@ def load_call(language: str | None, folder: str) -> str:
         return f'import {{ loadCandidate }} from "evolverpc"; loadCandidate({json.dumps(folder)})'
     if language is None or language.startswith("python"):
         return f"import evolverpc; evolverpc.load_candidate({json.dumps(folder)})"
-    return f"read the texts by name from {folder}/{BEST_CANDIDATE}"
+    return f"cat {shlex.quote(f'{folder}/{BEST_CANDIDATE}')}"
 
 
 def use_of(view: RunView, folder: str, check_out: str) -> str | None:
@@ -42,6 +41,8 @@ def use_of(view: RunView, folder: str, check_out: str) -> str | None:
     """
     if view.seed is None or view.best is None or view.best.index == 0:
         return None
+    if view.certificate is not None and view.certificate.verdict == "worse":
+        return "no: the test rows show that it is worse than the seed"
     seed, best = view.seed.texts, view.best.texts
     parts = [f"`{check_out}`"] if code_at(seed)[1] != code_at(best)[1] else []
     if component_texts(seed) != component_texts(best):

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 
 from evolverpc_common.display_text import counted, one_line
 from gepa_client.journal.run_events import FailureGroup, MutationRejected, Rejected
-from gepa_client.report.calling_program import TYPESCRIPT
 from gepa_client.report.event_words import failure_name
 from gepa_client.report.summary_fields import is_by_model, perfect_score, setting_of
 from gepa_client.run.run_view import RunView
 from gepa_client.settings.run_settings import GEPA_MINIBATCH
+from protocol.discovery import TYPESCRIPT
 
 HINTS = 3
 """Suggestions that the end of a run without improvement shows."""

@@ -147,9 +147,7 @@ def _facts(ended: RunSummary) -> Iterator[tuple[str, str]]:
         yield "changed", changes
     if ended.output is None:
         return
-    if view.certificate is not None and view.certificate.verdict == "worse":
-        yield "use it", "no: the test rows show that it is worse than the seed"
-    elif files.BEST_CANDIDATE in ended.written and not ended.replayed:
+    if files.BEST_CANDIDATE in ended.written and not ended.replayed:
         yield "use it", use_of(view, str(_shown(ended.output)), _check_out(ended)) or ""
 
 

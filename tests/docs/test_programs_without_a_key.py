@@ -7,17 +7,18 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from evolverpc_common.network_addresses import free_port
 from gepa_client import RemoteAdapter
 from tests.docs import pages
 from tests.sandbox_runtime.source.repositories import commit
 from tests.support.forked_client import ForkServer
+from tests.support.waiting import until
 
 WORDS = [
     {"text": "a,b", "words": ["a", "b"]},
@@ -55,20 +56,17 @@ def lines_of(rows: Sequence[Mapping[str, object]]) -> str:
 @contextmanager
 def stand_in() -> Iterator[dict[str, str]]:
     """Run the page's stand-in on a free port; yield the variables that the page exports."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
+
+    def answers() -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
+            return True
+        return False
+
     program = pages.block("docs/quickstart.md", "# stand_in.py").text.replace("8200", str(port))
     with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL) as model:
         try:
-            until = time.monotonic() + 30
-            while True:
-                try:
-                    socket.create_connection(("127.0.0.1", port), timeout=5).close()
-                    break
-                except OSError:
-                    assert time.monotonic() < until
-                    time.sleep(0.05)
+            until(answers)
             yield {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1", "OPENAI_API_KEY": "any"}
         finally:
             model.kill()

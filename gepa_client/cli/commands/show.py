@@ -174,7 +174,7 @@ def _show_spending(console: Console, spending: Sequence[Spending], *, running: b
     unpriced, unreported = (sum(getattr(spent, name) for spent in spending) for name in ("unpriced", "unreported"))
     if unreported:
         silent = f"{counted(unreported, 'result')} of the program reported no usage"
-        echo(console, f"[dim]{silent}: it calls no model, or in a way that its server does not see[/]")
+        echo(console, f"[dim]{silent}: it calls no model, or calls one in a way that its server does not see[/]")
     if unknown := unpriced - unreported:
         echo(console, f"[yellow]{counted(unknown, 'result')} came without a price: their cost is not in the sum[/]")
     lost = sum(spent.attempts for spent in spending if spent.outcome in ("lost", *(() if running else (None,))))

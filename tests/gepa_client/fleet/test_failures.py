@@ -210,7 +210,7 @@ async def test_an_endpoint_that_is_started_again_with_a_changed_program_of_no_ve
         task = begin(fleet, "a")
         await eventually(lambda: server._running == 1)
         cluster.kill(server)
-        digest[0] = "two"
+        digest[0], server.server["language"] = "two", "python3"
         server.evaluate_one = lambda *_: ok()
         cluster.restart(server)
         if allowed:

@@ -32,7 +32,7 @@ def test_a_program_is_named_by_where_it_runs_and_its_result_is_loaded_in_its_lan
         assert load_call("node", "runs/1").endswith('; loadCandidate("runs/1")')
     assert load_call("typescript", "runs/1").endswith('; loadCandidate("runs/1")')
     assert load_call("python", "runs/1") == 'import evolverpc; evolverpc.load_candidate("runs/1")'
-    assert load_call("perl", "runs/1") == "read the texts by name from runs/1/best_candidate.json"
+    assert load_call("perl", "runs/1") == "cat runs/1/best_candidate.json"
 
 
 @contextmanager

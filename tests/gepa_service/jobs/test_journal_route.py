@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from gepa_client.errors import ClaimLost, JournalError, NoSuchRun
+from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.http_messages import METHODS, dumped
 from gepa_client.journal.http_store import HttpStore
 from gepa_service.model.work import Work
@@ -22,8 +23,11 @@ def test_a_token_opens_the_run_of_its_job_alone_until_another_attempt_begins(ser
     token.write_text(service.tokens.issue(own))
     with closing(HttpStore(service.api, token_file=token)) as store:
         assert store.run(own.id).config == {"of": "acme"}
+        for run_id in (other.id, "absent", "../x", f"{own.id}/../{other.id}", ""):
+            with pytest.raises(NoSuchRun):
+                store.run(run_id)
         with pytest.raises(NoSuchRun):
-            store.run(other.id)
+            store.create(StoredRun(id="another", config={}))
         with pytest.raises(JournalError):
             store.runs()
         service.records.replace(service.get(own).model_copy(update={"attempts": 2}))

@@ -267,6 +267,7 @@ export interface DiscoverResult {
 /**
  * The process that answers. `instance_id` is new at every start: refs and call ids belong to one instance.
  *
+ * `language`: that of the program, or the name of the command that runs it, such as `perl`.
  * `agent`: the coding agent that carries out change requests, with its model if it is known (capability `mutations`).
  */
 export interface ServerInfo {
