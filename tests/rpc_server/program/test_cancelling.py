@@ -1,4 +1,4 @@
-"""Cancelled evaluations free their processes at once."""
+"""Cancelled evaluations: what ran is stopped, and what waited is not begun."""
 
 import asyncio
 
