@@ -26,9 +26,6 @@ from evolverpc_common.files import remove_tree, replace_file
 from evolverpc_common.processes import ProcessIdentity
 from sandbox_runtime.api.sandbox import SandboxError, SandboxInfo
 
-SOCKET_PATH_BYTES = 103
-"""The longest path of a unix socket that every system accepts."""
-
 _ID = re.compile(r"[a-z0-9]{4,32}")
 _KEY = re.compile(r"[a-z0-9-]{1,63}")
 _FILE, _SWEPT = "record.json", "swept"
@@ -191,8 +188,8 @@ def owned_folders(kind: str) -> Iterator[SandboxRecord]:
 
 
 def socket_path(folder: Path, name: str) -> Path:
-    """Return the path of a socket. Raises `OSError` if it is too long for one."""
-    if len(os.fsencode(path := folder / name)) > SOCKET_PATH_BYTES:
+    """Return the path of a socket. Raises `OSError` if it is too long for one on some system."""
+    if len(os.fsencode(path := folder / name)) > 103:
         raise OSError(f"{path} is too long for a socket: set XDG_RUNTIME_DIR to a shorter folder")
     return path
 

@@ -125,7 +125,8 @@ class Node:
         Raises:
             NodeLost: there will be no answer. SandboxError: there is none within `within_s`. Others: as the call's.
         """
-        self._check()
+        if self.is_lost:
+            raise NodeLost(self.name)
         number, answered = next(self._numbers), asyncio.get_running_loop().create_future()
         self._calls[number] = answered, on_progress
         method = type(asked).__name__
@@ -139,7 +140,8 @@ class Node:
         finally:
             del self._calls[number]
         if not answered.done():
-            self._check()
+            if self.is_lost:
+                raise NodeLost(self.name)
             raise SandboxError(f"node {self.name} did not answer {method} within {within_s:g} s")
         answer: wire.Answer = answered.result()
         if answer.failure is not None:
@@ -229,7 +231,3 @@ class Node:
                 await splice(stream, await asyncio.open_unix_connection(self._folder / asked.session / asked.port))
         finally:
             close(stream)
-
-    def _check(self) -> None:
-        if self.is_lost:
-            raise NodeLost(self.name)

@@ -303,8 +303,8 @@ class NodesRuntime(Runtime):
         """Warn of a failure, once of each; if there is no node, wait so long for another one."""
         kind = re.sub(r"[:-]\d{4,5}\b", "", why)  # without the port: a host that is started again has another one
         if kind not in self._warned and not self._is_over:
+            self._warned.add(kind)
             _log.warning("%s", why)
-        self._warned.add(kind)
         self._failure = why
         self._until = min(self._until, asyncio.get_running_loop().time() + wait_s)
         self._notify()
@@ -325,10 +325,8 @@ class NodesRuntime(Runtime):
         paths = [socket_path(self._folder / name, port) for port in wire.PORTS]
         (self._folder / name).mkdir()
         with contextlib.ExitStack() as opened:
-            listening = [opened.enter_context(socket.socket(socket.AF_UNIX)) for _ in paths]
-            for each, path in zip(listening, paths, strict=True):
-                each.bind(str(path))
-                each.listen()
+            made = (socket.create_server(str(path), family=socket.AF_UNIX) for path in paths)
+            listening = list(map(opened.enter_context, made))
             opened.pop_all()
         await session.serve(*listening)
         return session.env(*(f"http://127.0.0.1:{port}" for port in (MODELS_PORT, TUNNEL_PORT)))

@@ -87,7 +87,10 @@ async def test_a_start_waits_for_room_and_is_to_be_repeated_if_its_node_is_lost(
     hosts.room = 1
     async with NodesRuntime("process", hosts) as on:
         monkeypatch.setattr(runtime, "NODE_S", 0.5)
-        first, second = await asyncio.gather(started(on), started(on))
+        late = await spec(on)
+        first, second = await asyncio.gather(started(on), started(on))  # as soon as its room is not held any more
+        with pytest.raises(RuntimeThrottled, match="has no room"):
+            await on.start(late)
         third = asyncio.create_task(started(on, "import time; time.sleep(100)"))
         assert not (await asyncio.wait([third], timeout=0.5))[0]
         await first.close()
@@ -101,22 +104,6 @@ async def test_a_start_waits_for_room_and_is_to_be_repeated_if_its_node_is_lost(
         await asyncio.wait_for(second.wait(), 20)
         with pytest.raises(RuntimeUnavailable, match=rf"{node_of(second)} is lost.*this machine"):
             await asyncio.wait_for(started(on), 20)
-
-
-async def test_room_is_held_for_a_moment_and_a_later_start_on_a_full_node_is_to_be_repeated(
-    hosts: LocalHosts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hosts.count, hosts.room, waits = 1, 1, list[str]()
-    monkeypatch.setattr(runtime, "HELD_S", 0.5)
-    async with NodesRuntime("process", hosts) as on:
-        late = await spec(on)
-        await on.prepare(Recipe(), on_progress=waits.append)
-        assert waits[0] == "waiting for a node with room: this machine"
-        sandbox = await started(on)
-        with pytest.raises(RuntimeThrottled, match="node node-0 has no room"):
-            await on.start(late)
-        await sandbox.close()
-        await on.start(late)
 
 
 async def test_nodes_that_cannot_be_used_are_passed_over_and_named_if_there_is_no_other(
