@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class NodeLost(RuntimeThrottled, SandboxGone):
-    """This node of a sandbox is lost, and the sandbox with it; the next start is on another node."""
+    """The node of a sandbox is lost, and the sandbox with it; the next start is on another node."""
 
     def __init__(self, node: str) -> None:
         super().__init__(f"node {node} is lost", retry_after_s=AGAIN_S)

@@ -148,8 +148,7 @@ def _hosts(sandboxes: int, cpu: float, memory: int) -> tuple[list[HostAddress], 
         except ActorUnavailableError:  # perhaps for now
             host.ended = host.actor.ended.remote()
         except RayError as error:  # it has ended, or cannot be made
-            last = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-            failure = f"a host on a node has ended: {last}"
+            failure = f"a host on a node has ended: {''.join(str(error).strip().splitlines()[-1:])}"
             if age_s > REPLACE_S:
                 _drop(host)
     missing, needs = sandboxes - sum(host.room for host in _asked), f"{cpu:g} processors and {memory >> 20} MiB"

@@ -131,7 +131,7 @@ class NodesRuntime(Runtime):
         self._build_session = build_gateway_session
         self._stack = contextlib.AsyncExitStack()
         self._nodes: dict[str, Node] = {}
-        self._using = set[asyncio.Task[None]]()
+        self._using = list[asyncio.Task[None]]()
         self._changed = asyncio.Event()
         self._until = 0.0
         """Until when there must be a node, by the clock of the event loop."""
@@ -273,8 +273,7 @@ class NodesRuntime(Runtime):
             try:
                 async with contextlib.aclosing(self._placement.joined()) as joined:
                     async for address in joined:
-                        self._using.add(using := used.create_task(self._use(address)))
-                        using.add_done_callback(self._using.discard)
+                        self._using.append(used.create_task(self._use(address)))
             except (SandboxError, OSError) as error:
                 self._failed(str(error), 0.0)
 
@@ -311,7 +310,7 @@ class NodesRuntime(Runtime):
 
     async def _unfollow(self) -> None:
         self._is_over = True
-        for using in self._using:  # which close their nodes, before the placement ends the hosts
+        for using in self._using:  # each closes its node, before the placement ends the hosts
             using.cancel()
         await asyncio.gather(*self._using, return_exceptions=True)
         self._following.cancel()
