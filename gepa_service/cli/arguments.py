@@ -11,6 +11,7 @@ import typer
 
 from evolverpc_common.display_text import without_password
 from evolverpc_common.network_addresses import is_loopback
+from gepa_client.settings.run_config import ENGINE
 from gepa_client.settings.run_settings import SandboxKind
 from gepa_client.views.console import PAUSED, refuse
 from gepa_service.model.tenant import TENANTS, Tenant
@@ -64,7 +65,7 @@ JobsAtOnce = Annotated[
 
 
 def _engine(name: str) -> str:
-    if name not in (LOCAL, MODAL, "auto") and not name.startswith("ray://"):
+    if name not in (LOCAL, MODAL) and not ENGINE.fullmatch(name):
         raise typer.BadParameter(f"give {LOCAL}, {MODAL}, auto, or ray://HOST:PORT")
     return name
 

@@ -8,6 +8,7 @@ SandboxError
 ├── SandboxNotReady      it was started and did not become ready; everything of it is freed. `stage`, `log_tail`
 ├── RuntimeThrottled     the runtime accepts no further sandbox for now. `retry_after_s`
 └── SandboxGone          the sandbox has ended
+    └── NodeLost         its node is lost, see `nodes.node`; a `RuntimeThrottled` too
 """
 
 from collections.abc import Mapping

@@ -8,6 +8,7 @@ to the user. A session of sandboxes has such folders too, with its endpoints fil
 """
 
 import contextlib
+import logging
 import os
 import re
 import secrets
@@ -25,12 +26,10 @@ from evolverpc_common.files import remove_tree, replace_file
 from evolverpc_common.processes import ProcessIdentity
 from sandbox_runtime.api.sandbox import SandboxError, SandboxInfo
 
-SOCKET_PATH_BYTES = 103
-"""The longest path of a unix socket that every system accepts."""
-
 _ID = re.compile(r"[a-z0-9]{4,32}")
 _KEY = re.compile(r"[a-z0-9-]{1,63}")
 _FILE, _SWEPT = "record.json", "swept"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,7 @@ class SandboxRecord:
     @property
     def server(self) -> Path:
         """The socket of its server. Raises `OSError` if the path is too long for one."""
-        path = self.sockets / "server"
-        if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
-            raise OSError(f"{path} is too long for a socket: set XDG_RUNTIME_DIR to a shorter folder")
-        return path
+        return socket_path(self.sockets, "server")
 
     def found(self) -> SandboxInfo:
         """Return it as `Runtime.found` lists it."""
@@ -175,17 +171,27 @@ class _OnDisk(BaseModel):
 def owned_folders(kind: str) -> Iterator[SandboxRecord]:
     """Make the two folders of a record for files of this process, and remove them after the block.
 
-    Those of this kind that a killed process left are removed too. Raises `OSError`.
+    Those of this kind that a killed process left are removed too, if that is possible. Raises `OSError`.
     """
     records = SandboxRecords(kind)
     for left in records.all():
         if left.is_orphan:
-            records.remove(left)
+            try:
+                records.remove(left)
+            except OSError as error:
+                _log.warning("what a killed process has left: %s", error)
     record = records.add({})
     try:
         yield record
     finally:
         records.remove(record)
+
+
+def socket_path(folder: Path, name: str) -> Path:
+    """Return the path of a socket. Raises `OSError` if it is too long for one on some system."""
+    if len(os.fsencode(path := folder / name)) > 103:
+        raise OSError(f"{path} is too long for a socket: set XDG_RUNTIME_DIR to a shorter folder")
+    return path
 
 
 def state_folder() -> Path:

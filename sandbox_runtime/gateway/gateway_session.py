@@ -66,7 +66,7 @@ class Listener:
                 connection, _ = await loop.sock_accept(self._socket)
             except OSError as error:
                 self._room.release()
-                _log.warning("the gateway does not accept a connection: %s", error.strerror)
+                _log.warning("a connection of a sandbox is not accepted: %s", error.strerror)
                 await asyncio.sleep(FULL_S)
             else:
                 await self._take(connection)

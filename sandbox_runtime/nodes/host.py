@@ -113,7 +113,7 @@ class _SentLog(OutputTail):
             self._timer = loop.call_at(max(loop.time() + SOON_S, self._next), self.flush)
 
     def flush(self) -> None:
-        """Have what is not sent precede all that is sent from now on."""
+        """Queue the unsent output before any later message."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -239,7 +239,7 @@ class Host:
                 stream = await joining
             await splice(connection, stream)
         except TimeoutError:
-            return
+            _log.warning("the run did not answer a connection to its gateway within %g s", JOIN_S)
         finally:
             self._joining.pop(name, None)
             if joining.done() and not joining.cancelled():
@@ -304,7 +304,8 @@ class Host:
                 started = self._sandbox(session)
                 endpoint = await started.sandbox.endpoint(token)
                 try:
-                    own = replace(main, env={**main.env, "GEPA_ALLOWED_HOSTS": self.address})  # as clients call it
+                    name = f"[{self.address}]" if ":" in self.address else self.address  # as clients call it
+                    own = replace(main, env={**main.env, "GEPA_ALLOWED_HOSTS": name})
                     return await started.sandbox.serve(self._command(own), endpoint)
                 finally:
                     started.log.flush()

@@ -35,7 +35,7 @@ LARGEST = 192 * 2**20
 HEARTBEAT_S, HOST_HEARTBEAT_S = 10.0, 60.0
 """Seconds without a message after which a side asks for a sign of life, which must come within half as long.
 
-The host's is longer: before its question the run may have to read all that the host has sent.
+The host waits longer: the run reads earlier messages first.
 """
 
 Port = Literal["models", "tunnel"]

@@ -35,8 +35,8 @@ _log = logging.getLogger(__name__)
 class NodeLost(RuntimeThrottled, SandboxGone):
     """The node of a sandbox is lost, and the sandbox with it; the next start is on another node."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, retry_after_s=AGAIN_S)
+    def __init__(self, node: str) -> None:
+        super().__init__(f"node {node} is lost", retry_after_s=AGAIN_S)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class HostAddress:
 class Node:
     """A host, from `open` to `close`. `folder`: has the sockets of the gateway's sessions, in folders of their names.
 
-    `places`: the room that is taken, by the names of sessions: of each sandbox its log, None until it is begun.
+    `places`: the log of each sandbox by session; None while its room is only held.
     """
 
     def __init__(self, address: HostAddress, http: aiohttp.ClientSession, folder: Path) -> None:
@@ -120,12 +120,13 @@ class Node:
     async def call(
         self, asked: wire.Asked, on_progress: Callable[[str], None] = lambda _: None, *, within_s: float | None = None
     ) -> Any:
-        """Return the result of a call. If this is cancelled, the call is, and has ended when this returns.
+        """Return the result of a call. If this is cancelled, the call is, and has ended then, or its node is closed.
 
         Raises:
             NodeLost: there will be no answer. SandboxError: there is none within `within_s`. Others: as the call's.
         """
-        self._check()
+        if self.is_lost:
+            raise NodeLost(self.name)
         number, answered = next(self._numbers), asyncio.get_running_loop().create_future()
         self._calls[number] = answered, on_progress
         method = type(asked).__name__
@@ -134,13 +135,13 @@ class Node:
             await self._send(wire.Call(number, method, wire.ASKED[method].dump_json(asked).decode()))
             await asyncio.wait(waited, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            await await_shielded(self._send(wire.Cancel(number)))
-            await await_shielded(asyncio.wait(waited, timeout=CANCEL_S, return_when=asyncio.FIRST_COMPLETED))
+            await await_shielded(self._cancel(number, waited))
             raise
         finally:
             del self._calls[number]
         if not answered.done():
-            self._check()
+            if self.is_lost:
+                raise NodeLost(self.name)
             raise SandboxError(f"node {self.name} did not answer {method} within {within_s:g} s")
         answer: wire.Answer = answered.result()
         if answer.failure is not None:
@@ -161,7 +162,7 @@ class Node:
             if key not in self._files:
                 done = await finished_before(self._reading, self._uploaded(command.stdin))
                 if done is None:
-                    raise self.gone()
+                    raise NodeLost(self.name)
                 self._files[key] = done.result()
         return made(file=self._files[key])
 
@@ -179,9 +180,17 @@ class Node:
         return digest
 
     async def _send(self, message: wire.Call | wire.Cancel) -> None:
+        """Send a message, even if this is cancelled, or return as the node is lost, which ends what waits."""
         assert self._socket is not None  # noqa: S101  it is connected
-        with contextlib.suppress(OSError):  # then it is lost, which ends what waits
-            await self._socket.send_bytes(wire.FROM_RUN.dump_json(message))
+        sending = self._socket.send_bytes(wire.FROM_RUN.dump_json(message))
+        await await_shielded(finished_before(self._reading, sending))
+
+    async def _cancel(self, number: int, waited: "set[asyncio.Future[Any]]") -> None:
+        """Cancel a call, and wait until it has ended; if that takes too long, end it with the host."""
+        await self._send(wire.Cancel(number))
+        if not (await asyncio.wait(waited, timeout=CANCEL_S, return_when=asyncio.FIRST_COMPLETED))[0]:
+            _log.warning("node %s is closed: it did not end a cancelled call within %g s", self.name, CANCEL_S)
+            await self.close()
 
     async def _read(self, socket: "aiohttp.ClientWebSocketResponse[Any]") -> str:
         """Take its messages until the connection ends; return why that has ended."""
@@ -218,14 +227,7 @@ class Node:
             return
         stream[1].write(f"{asked.name}\n".encode())
         try:
-            await splice(stream, await asyncio.open_unix_connection(self._folder / asked.session / asked.port))
-        except OSError:  # the session is closed
+            with contextlib.suppress(OSError):  # the session is closed
+                await splice(stream, await asyncio.open_unix_connection(self._folder / asked.session / asked.port))
+        finally:
             close(stream)
-
-    def _check(self) -> None:
-        if self.is_lost:
-            raise self.gone()
-
-    def gone(self) -> NodeLost:
-        """Return the error of what was on it, once it is lost."""
-        return NodeLost(f"node {self.name} is lost")

@@ -20,7 +20,7 @@ LOOK_S = 1.0
 """Seconds between two looks at the cluster."""
 
 SMALLER_S = 30.0
-"""Seconds that a host may take until it listens; then two of half its size take its place. Ray may start a worker."""
+"""Seconds that a host may take until it listens, with Ray's worker; then two of half its size take its place."""
 
 REPLACE_S = 10.0
 """Seconds from the start of a host until it may be replaced, so that one that fails at once is not always started."""
@@ -48,17 +48,17 @@ class RayNodes:
 
     async def joined(self) -> AsyncGenerator[HostAddress]:
         """See `Placement`. A host that is lost is started again as soon as a node has room."""
-        known, failed, until = set[str](), "", time.monotonic() + GIVE_UP_S
+        known, warned, until = set[str](), {""}, time.monotonic() + GIVE_UP_S
         arguments = self.sandboxes, self.cpu, self.memory_mb * 2**20
         try:
             while True:
                 try:
                     hosts, failure, waits = await run_shielded(self._caller.call, "hosts", *arguments)
                     until = math.inf
-                    if failure not in ("", failed):
+                    if failure not in warned:
                         _log.warning("%s", failure)
-                        failed = failure
-                    self.state = f"{self._cluster}; {waits or failed}" if waits or failed else self._cluster
+                        warned.add(failure)
+                    self.state = "; ".join(filter(None, (self._cluster, waits or failure)))
                     for host in hosts:
                         if host.url not in known:
                             known.add(host.url)
@@ -148,7 +148,7 @@ def _hosts(sandboxes: int, cpu: float, memory: int) -> tuple[list[HostAddress], 
         except ActorUnavailableError:  # perhaps for now
             host.ended = host.actor.ended.remote()
         except RayError as error:  # it has ended, or cannot be made
-            failure = f"a host on a node has ended: {str(error).strip().splitlines()[-1]}"
+            failure = f"a host on a node has ended: {''.join(str(error).strip().splitlines()[-1:])}"
             if age_s > REPLACE_S:
                 _drop(host)
     missing, needs = sandboxes - sum(host.room for host in _asked), f"{cpu:g} processors and {memory >> 20} MiB"

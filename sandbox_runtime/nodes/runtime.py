@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-import os
+import re
 import secrets
 import shutil
 import socket
@@ -36,7 +36,7 @@ from sandbox_runtime.api.spec import (
     SandboxOptions,
     SandboxSpec,
 )
-from sandbox_runtime.backends.records import SOCKET_PATH_BYTES, owned_folders
+from sandbox_runtime.backends.records import owned_folders, socket_path
 from sandbox_runtime.nodes import messages as wire
 from sandbox_runtime.nodes.node import AGAIN_S, CONNECT_S, HostAddress, Node, NodeLost
 from sandbox_runtime.runtime import Runtime, end_after_failure
@@ -105,7 +105,7 @@ class NodeSandbox:
     async def endpoint(self, token: str) -> ServerEndpoint:
         """Return the address of its server: a port of its node."""
         if self.node.is_lost:
-            raise self.node.gone()
+            raise NodeLost(self.node.name)
         return ServerEndpoint(wire.url_of(urlsplit(self.node.address.url).hostname or "", self.port), token)
 
 
@@ -131,10 +131,11 @@ class NodesRuntime(Runtime):
         self._build_session = build_gateway_session
         self._stack = contextlib.AsyncExitStack()
         self._nodes: dict[str, Node] = {}
+        self._using = list[asyncio.Task[None]]()
         self._changed = asyncio.Event()
         self._until = 0.0
         """Until when there must be a node, by the clock of the event loop."""
-        self._failure, self._is_over = "", False
+        self._failure, self._warned, self._is_over = "", set[str](), False
 
     @property
     def nodes(self) -> list[str]:
@@ -167,7 +168,7 @@ class NodesRuntime(Runtime):
         self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
         while True:
-            node, session = await self._with_room(), secrets.token_hex(6)
+            node, session = await self._with_room(on_progress), secrets.token_hex(6)
             node.places[session] = None
             try:
                 checkout = tuple([await node.sent(command) for command in recipe.checkout])
@@ -185,7 +186,7 @@ class NodesRuntime(Runtime):
         name, session, image = (spec.prepared.image or "  ").split(" ", 2)
         node = self._nodes.get(name)
         if node is None or node.is_lost:
-            raise NodeLost(f"node {name} is lost")
+            raise NodeLost(name)
         if node.places.get(session, log) is not None:  # its room is used, or was not held for longer
             if node.room < 1:
                 raise RuntimeThrottled(f"node {name} has no room for a sandbox", retry_after_s=AGAIN_S)
@@ -225,8 +226,8 @@ class NodesRuntime(Runtime):
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
-    async def _with_room(self) -> Node:
-        """Return the node that has the most room, as soon as one has any.
+    async def _with_room(self, on_progress: Callable[[str], None] | None = None) -> Node:
+        """Return the node that has the most room, as soon as one has any; report once that this waits.
 
         Raises:
             RuntimeUnavailable: there is no node at all, and was none for too long; the text has why.
@@ -237,13 +238,17 @@ class NodesRuntime(Runtime):
                 return max(free, key=lambda node: node.room)
             if self._is_over:
                 raise RuntimeUnavailable("the run has left its nodes")
-            if self._following.done():
+            if self._following.done():  # no node is left, and none will join
                 self._following.result()
+                self._until = 0.0
             left_s = None if here else self._until - asyncio.get_running_loop().time()
             if left_s is not None and left_s <= 0:
                 why, state = self._failure or f"none has joined within {NODE_S:g} s", self._placement.state
                 where = "" if state in why else f" ({state})"
                 raise RuntimeUnavailable(f"no node can start sandboxes: {why}{where}")
+            if on_progress is not None:
+                on_progress(f"waiting for a node with room: {self._placement.state}")
+                on_progress = None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left_s):
                     await self._changed.wait()
@@ -268,12 +273,14 @@ class NodesRuntime(Runtime):
             try:
                 async with contextlib.aclosing(self._placement.joined()) as joined:
                     async for address in joined:
-                        used.create_task(self._use(address))
+                        self._using.append(used.create_task(self._use(address)))
             except (SandboxError, OSError) as error:
                 self._failed(str(error), 0.0)
 
     async def _use(self, address: HostAddress) -> None:
         """Open a node, keep it among those that are used until it is lost, and close it."""
+        if self._is_over:
+            return
         node = Node(address, self._http, self._folder)
         try:
             await node.open(self._kind, self._builds)
@@ -286,12 +293,16 @@ class NodesRuntime(Runtime):
             self._failed(str(error), OTHERS_S)
         finally:
             self._nodes.pop(node.name, None)
+            for session in tuple(node.places):
+                self._free(node, session)
             self._notify()
-            await node.close()
+            await await_shielded(node.close())
 
     def _failed(self, why: str, wait_s: float) -> None:
         """Warn of a failure, once of each; if there is no node, wait so long for another one."""
-        if why != self._failure and not self._is_over:
+        kind = re.sub(r"[:-]\d{4,5}\b", "", why)  # without the port: a host that is started again has another one
+        if kind not in self._warned and not self._is_over:
+            self._warned.add(kind)
             _log.warning("%s", why)
         self._failure = why
         self._until = min(self._until, asyncio.get_running_loop().time() + wait_s)
@@ -299,7 +310,9 @@ class NodesRuntime(Runtime):
 
     async def _unfollow(self) -> None:
         self._is_over = True
-        await asyncio.gather(*(node.close() for node in self._nodes.values()))  # before the placement ends the hosts
+        for using in self._using:  # each closes its node, before the placement ends the hosts
+            using.cancel()
+        await asyncio.gather(*self._using, return_exceptions=True)
         self._following.cancel()
         await asyncio.wait([self._following])
 
@@ -308,13 +321,11 @@ class NodesRuntime(Runtime):
 
         Return its variables for the usual ports of a sandbox. Raises `OSError`.
         """
-        folder, listening = self._folder / name, list[socket.socket]()
-        if len(os.fsencode(folder / max(wire.PORTS, key=len))) > SOCKET_PATH_BYTES:
-            raise OSError(f"{folder} is too long for sockets: set XDG_RUNTIME_DIR to a shorter folder")
-        folder.mkdir()
-        for port in wire.PORTS:
-            listening.append(socket.socket(socket.AF_UNIX))
-            listening[-1].bind(str(folder / port))
-            listening[-1].listen()
+        paths = [socket_path(self._folder / name, port) for port in wire.PORTS]
+        (self._folder / name).mkdir()
+        with contextlib.ExitStack() as opened:
+            made = (socket.create_server(str(path), family=socket.AF_UNIX) for path in paths)
+            listening = list(map(opened.enter_context, made))
+            opened.pop_all()
         await session.serve(*listening)
         return session.env(*(f"http://127.0.0.1:{port}" for port in (MODELS_PORT, TUNNEL_PORT)))

@@ -144,7 +144,7 @@ class ClientSandbox:
 
         This is a new sandbox, now and from now on: changes of the program's files are applied to it, but not ignored
         files and those outside of `program/`. The old one answers until the environment is built, and stays if that
-        fails.
+        fails; on nodes this waits until there is room for both.
 
         Raises:
             SandboxError: the environment cannot be built, or the changes are too large. `SandboxGone`: it does not run.

@@ -45,10 +45,11 @@ NAMES_OF_ANY_SHELL = {"PATH", "HOME", "TMPDIR", "LANG", "PWD", "SHLVL", "_", "LC
 class BackendUnderTest:
     """`egress`: what is asked for where a test is not about it. `refused`: what the backend cannot enforce.
 
-    `folders`: everything the backend keeps on this machine is in them. `own_names`: further variables that the backend
-    itself sets. `another`: Python that makes the same runtime in another process. `short_s`: a time in which the
-    stand-in is surely ready, and that is short to wait for. `settle_s`: how long processes may take to end where
-    another machine runs them and must end them first. `outlive`: sandboxes that cannot be freed outlive the runtime.
+    `folders`: everything the backend keeps on this machine is in them; `own`: what of it is not of sandboxes.
+    `own_names`: further variables that the backend itself sets. `another`: Python that makes the same runtime in
+    another process. `short_s`: a time in which the stand-in is surely ready, and that is short to wait for. `settle_s`:
+    how long processes may take to end where another machine runs them and must end them first. `outlive`: sandboxes
+    that cannot be freed outlive the runtime.
     """
 
     runtime: Runtime
@@ -56,6 +57,7 @@ class BackendUnderTest:
     egress: Egress
     refused: tuple[Egress, ...]
     folders: tuple[Path, ...] = ()
+    own: frozenset[Path] = frozenset()
     own_names: frozenset[str] = frozenset()
     another: str = ""
     short_s: float = 3.0
@@ -103,7 +105,7 @@ class BackendUnderTest:
     async def left(self) -> list[str]:
         """What there still is of any sandbox of this test."""
         outlived = await self.outlived()
-        kept = [str(path) for folder in self.folders if folder.exists() for path in folder.glob("*")]
+        kept = [str(path) for folder in self.folders if folder.exists() for path in {*folder.glob("*")} - self.own]
         found = [f"found {one.id}" for one in await self.runtime.found({"suite": self.run})]
         return [*kept, *found, *(f"process {pid}" for pid in outlived)]
 
@@ -185,12 +187,14 @@ async def nodes_backend() -> AsyncIterator[BackendUnderTest]:
         patch.setenv("XDG_RUNTIME_DIR", str(base))
         async with LocalHosts(1) as hosts, NodesRuntime("bubblewrap", hosts) as runtime:
             certificates = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+            own = frozenset((base / "evolverpc").iterdir())  # of the host and of the run
             yield BackendUnderTest(
                 runtime=runtime,
                 prepared=await runtime.prepare(Recipe(), on_progress=lambda _: None),
                 egress=Closed(),
                 refused=(Open(), Allow(domains=("example.com",))),
-                folders=(base / "state" / "evolverpc" / "sandboxes" / "bubblewrap",),
+                folders=(base / "state" / "evolverpc" / "sandboxes" / "bubblewrap", base / "evolverpc", *own),
+                own=own,
                 own_names=frozenset({*certificates, "GEPA_PROCESS_MEMORY_MB"}),
                 outlive=False,
             )

@@ -37,11 +37,16 @@ class LocalHosts:
             assert await asyncio.wait_for(process.wait(), 30) is not None
 
     async def joined(self) -> AsyncGenerator[HostAddress]:
-        for address in self.before:
-            yield address
-        for number in range(self.count):
-            yield await self.start(f"node-{number}")
-        await asyncio.Event().wait()
+        try:
+            for address in self.before:
+                yield address
+            for number in range(self.count):
+                yield await self.start(f"node-{number}")
+            await asyncio.Event().wait()
+        finally:
+            for process in self.processes.values():
+                if process.returncode is None:
+                    process.kill()
 
     async def start(self, node: str) -> HostAddress:
         """Start a host and return its address."""

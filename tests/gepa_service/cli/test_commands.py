@@ -96,7 +96,7 @@ def test_secrets_stay_readable_while_both_kinds_of_keys_are_replaced(commands: C
         (("tenants", "create", ""), "characters"),
         (("secrets", "rotate"), "set one of"),
         (("secrets", "rotate", "Acme", "--master"), "leave TENANT out"),
-        (("dispatcher", "--engine", "slurm://head"), "give local, modal, auto, or ray://HOST:PORT"),
+        (("dispatcher", "--engine", "ray://"), "give local, modal, auto, or ray://HOST:PORT"),
         (("dispatcher", "--engine", "modal", "--sandbox", "process"), "leave --sandbox out"),
         (("dispatcher", "--engine", "modal", "--api", "http://127.0.0.1:8600"), "an API on loopback"),
         (("tenants", "list", "--database", "absent.db"), "there is no database absent.db"),
