@@ -31,13 +31,12 @@ seed_candidate = {"prompt": "Name the team."}
 
 def run(example, candidate):
     return next((team for team in ("billing", "other") if f"expected {team}" in candidate["prompt"]), "other")
-
+"""
+SCORE = """
 def score(example, output):
     return (1, "right") if output == example["label"] else (0, f"expected {example['label']}, got {output}")
 """
-CLASSIFY = (
-    'open(F, "rules.txt"); $_ = <STDIN>; while ($rule = <F>) { print "billing\\n" if $rule =~ /refund/ && /Refund/ }'
-)
+CLASSIFY = 'open(F, "rules.txt"); $_ = <STDIN>; while ($rule = <F>) { print "billing\\n" if $rule =~ /refund/ && /Re/ }'
 ASYNC_CLIENT = """
 from types import SimpleNamespace as Some
 
@@ -83,7 +82,7 @@ def run(fork_server: ForkServer, folder: Path, environment: dict[str, str], comm
 def test_the_stand_in_of_the_quick_start_answers_the_check_and_improves_a_text(
     tmp_path: Path, fork_server: ForkServer
 ) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "program.py").write_text(PROGRAM + SCORE)
     (tmp_path / "rows.jsonl").write_text(lines_of([ROWS[0], ROWS[0], ROWS[0], ROWS[1]]))
     with stand_in() as variables, fork_server.running_server("--program", "program.py", cwd=tmp_path) as endpoint:
         environment = {**variables, "GEPA_TOKEN": endpoint.token}
@@ -143,14 +142,11 @@ def test_the_wrapper_gives_a_plain_command_its_texts_and_the_line_of_perl_writes
 
 def test_async_functions_of_the_guide_report_their_steps(tmp_path: Path, fork_server: ForkServer) -> None:
     program = pages.block("docs/guides/python.md", "# async_routes.py").text
-    rest = PROGRAM.replace('"prompt": "Name the team."', '"route": "Billing"').partition("def run")
-    score = rest[2].partition("def score")
-    (tmp_path / "async_routes.py").write_text(f"{program}\n{rest[0]}\n{''.join(score[1:])}")
+    (tmp_path / "async_routes.py").write_text(f'{program}\nseed_candidate = {{"route": "Billing"}}\n{SCORE}')
     (tmp_path / "openai.py").write_text(ASYNC_CLIENT)
+    serve = ("--program", "async_routes.py", "--python", sys.executable)
     with (
-        fork_server.running_server(
-            "--program", "async_routes.py", "--python", sys.executable, cwd=tmp_path
-        ) as endpoint,
+        fork_server.running_server(*serve, cwd=tmp_path) as endpoint,
         RemoteAdapter(endpoint.url, token=endpoint.token) as adapter,
     ):
         traced = adapter.evaluate(ROWS[:1], adapter.seed_candidate, capture_traces=True)
