@@ -54,7 +54,9 @@ def event_line(event: events.Event) -> EventText:
         case events.Started():
             components = one_line(", ".join(event.components))
             text = f"{where_of(event.server, event.language)}: {_rows(event)}; components {components}"
-            return EventText(f"{text}; proposals by {one_line(event.proposer)}", "bold", one_line(event.program))
+            text += f"; proposals by {one_line(event.proposer)}"
+            text += f"; continues run {event.run_id}" if event.resumed else ""
+            return EventText(text, "bold", one_line(event.program))
         case events.Warned():
             return EventText(event.message, "yellow", "warning:", whole=True, is_kept=True)
         case events.Phase() if event.phase != "connecting":
