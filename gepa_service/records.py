@@ -206,6 +206,10 @@ class RecordStore:
         found = self._counts(type_, _selected(type_, None, where), ["tenant"])
         return {each["tenant"]: each["count"] for each in found}
 
+    def forget(self) -> None:
+        """Remove from the files what was deleted, as far as no other process reads them now."""
+        self._database.forget()
+
     def close(self) -> None:
         """Close it; safe to call twice."""
         self._closed = True

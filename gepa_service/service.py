@@ -66,6 +66,11 @@ class Service:
         """The store of runs, which its first use opens. Safe to use from several threads. Raises `JournalError`."""
         return open_store(self.journals)
 
+    def close(self) -> None:
+        """Close the store of runs, if it was opened."""
+        if "store" in vars(self):
+            self.store.close()
+
     def git_configuration(self, work: Work) -> str:
         """Return git's configuration for the repository of a work, for a file that its process alone may read. Blocks.
 

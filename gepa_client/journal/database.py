@@ -127,6 +127,10 @@ class Database(Protocol):
         """Do the work; in SQLite an exception undoes it."""
         ...
 
+    def forget(self) -> None:
+        """Remove from the files what was deleted, as far as no other process reads them now."""
+        ...
+
     def close(self) -> None:
         """Close it; safe to call twice."""
         ...

@@ -331,6 +331,9 @@ class MongoDatabase:
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
+    def forget(self) -> None:
+        """Do nothing: MongoDB itself uses the space again."""
+
     def close(self) -> None:
         """Close the connections; safe to call twice."""
         self._client.close()

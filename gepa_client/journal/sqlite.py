@@ -84,6 +84,9 @@ class SqliteDatabase:
             lambda: self._transaction("BEGIN IMMEDIATE", lambda connection: work(SqliteRows(connection)))
         )
 
+    def forget(self) -> None:
+        self._retried(lambda: self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone())
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
@@ -123,6 +126,7 @@ class SqliteDatabase:
         # A checkpoint waits for the disk, and with it every example about to be sent: one for 32 MB rather than for 4.
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")  # one huge answer does not swell it for good
+        connection.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
         if self._version(connection) == 0:
             self._transaction("BEGIN IMMEDIATE", self._create)
 

@@ -339,6 +339,10 @@ class Store:
         self._keys.pop(run_id, None)
         self._forget(key)
 
+    def forget(self) -> None:
+        """Remove from the files what was deleted, as far as no other process reads them now."""
+        self._database.forget()
+
     def close(self) -> None:
         """Close it; safe to call twice."""
         self._database.close()

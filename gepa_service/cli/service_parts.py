@@ -5,7 +5,7 @@ import socket
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,7 @@ def opened_service(
         vault.verify()
         present = masters[0]
         tokens = JobTokens(records, [each.value for each in masters])
-        yield Service(
+        service = Service(
             records=records,
             journals=journals,
             recognize=Recognizer(records, tokens, OidcTokens(issuers)),
@@ -131,6 +131,8 @@ def opened_service(
             job_tokens=tokens,
             revealed=partial(revealed, vault),
         )
+        with closing(service):
+            yield service
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

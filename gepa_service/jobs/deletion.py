@@ -127,7 +127,10 @@ class DeletedFiles:
             stop.wait(LOOK_S)
 
     def look(self, stop: threading.Event) -> None:
-        """Look once. Raises `RecordError`, `JournalError`, `OSError`."""
+        """Look once; what was deleted leaves the files of the databases too.
+
+        Raises `RecordError`, `JournalError`, `OSError`.
+        """
         if self._keep_days is not None:
             moment = now() - timedelta(days=self._keep_days)
             if count := delete_older(self._records, self._journals, moment, lambda: not stop.is_set()):
@@ -136,6 +139,8 @@ class DeletedFiles:
         for path in missing & self._missing:
             remove_tree(path)
         self._missing = missing
+        self._records.forget()
+        self._journals.forget()
 
     def _of_no_work(self) -> set[Path]:
         found = {path: named[1] for path in self._place.folder.iterdir() if (named := OF_WORK.fullmatch(path.name))}

@@ -154,6 +154,7 @@ def test_what_ended_longer_ago_than_it_is_kept_is_deleted_and_files_of_what_is_g
     assert not folders[gone.id].exists()
     assert not of_tenant.exists()
     assert all(each.exists() for each in (folders[kept.id], folders[running.id], folders[late.id], *others))
+    assert not any(gone.id.encode() in each.read_bytes() for each in tmp_path.glob("*.db*"))
     reader.close()
 
 
