@@ -311,7 +311,9 @@ async def fleet_mirror(
             try:
                 await copy()
                 failure = None
-            except (OSError, SandboxError) as error:  # such as a session that ends: tried again, stated once
+            except FileNotFoundError:
+                continue  # a sandbox has ended, or the session ends: it is read again
+            except (OSError, SandboxError) as error:  # tried again, stated once
                 if str(error) != failure:
                     failure = str(error)
                     print(f"the driver's files are not up to date: {failure}", file=sys.stderr, flush=True)

@@ -113,7 +113,7 @@ def up(
     except (ConfigurationError, EngineRefused, JournalError, MasterKeyError) as error:
         refuse(str(error))
     if not as_json:
-        again = shlex.join(["evolverpc", "service", "up", "--data", str(data)])
+        again = shlex.join(["evolverpc", "service", *sys.argv[sys.argv.index("up") :]])
         print(f"The service has ended. Its jobs continue with:\n  {again}")
     raise typer.Exit(STOPPED if received == signal.SIGINT else 0)
 
@@ -193,9 +193,10 @@ def _lines(folder: Path, url: str, sandbox: str, key: str | None) -> Iterator[st
     yield ""
     if key is None:
         yield "The first start printed a key. Another one, in another terminal:"
-        yield f"  {shlex.join(['evolverpc', 'service', 'keys', 'create', NAME, '--database', str(folder / RECORDS)])}"
+        again = ["keys", "create", NAME, "--role", "owner", "--database", str(folder / RECORDS)]
+        yield f"  {shlex.join(['evolverpc', 'service', *again])}"
     else:
-        yield "The key of an owner, for the page too. It is shown now and never again; in another terminal:"
+        yield f"The key of an owner of the tenant `{NAME}`. It is shown now and never again; in another terminal:"
         yield ""
         yield f"export GEPA_SERVICE_URL={url}"
         yield f"export GEPA_SERVICE_KEY={key}"
