@@ -11,6 +11,9 @@ from gepa_client.run.run_view import RunView
 from protocol.code import code_at
 from protocol.discovery import TYPESCRIPT
 
+RUNNERS = ("bun", "node", "npx", "tsx")
+"""Commands that run programs in TypeScript and JavaScript."""
+
 by_typescript: ContextVar[bool] = ContextVar("by_typescript", default=False)
 """Whether such a program started the command."""
 
@@ -27,7 +30,7 @@ def load_call(language: str | None, folder: str) -> str:
 
     `language`: as the server states it. That of an isolated program is not TypeScript; its caller is.
     """
-    if by_typescript.get() or language == TYPESCRIPT:
+    if by_typescript.get() or language in (TYPESCRIPT, *RUNNERS):
         return f'import {{ loadCandidate }} from "evolverpc"; loadCandidate({json.dumps(folder)})'
     if language is None or language.startswith("python"):
         return f"import evolverpc; evolverpc.load_candidate({json.dumps(folder)})"

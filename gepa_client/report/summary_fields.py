@@ -287,17 +287,17 @@ def spending_table(spending: Sequence[Spending]) -> Table:
                 f"{spent.attempts:,}",
                 f"{spent.examples:,}" if answered else "-",
                 f"{spent.seconds:,.1f}",
-                _cost(spent) if known else "unknown",
+                _cost(spent.cost_usd, spent.unpriced, spent.unreported) if known else "unknown",
             )
         )
     return "Calls", columns, rows
 
 
-def _cost(spent: Spending) -> str:
-    """Return what is known of a cost, in a few characters; the sentence below the table counts what is unknown."""
-    if spent.unpriced == spent.unreported:
-        return money(spent.cost_usd, spent.unpriced, spent.unreported)
-    return f"{money(spent.cost_usd)} + unknown" if spent.cost_usd else "unknown"
+def _cost(usd: float, unpriced: int, unreported: int = 0) -> str:
+    """Return what is known of a cost, in a few characters; a sentence beside the table counts what is unknown."""
+    if unpriced == unreported:
+        return money(usd, unpriced, unreported)
+    return f"{money(usd)} + unknown" if usd else "unknown"
 
 
 def whole_cost(spending: Sequence[Spending]) -> str:
@@ -357,7 +357,7 @@ def _host_rows(view: RunView) -> list[tuple[str, ...]]:
 
 def _row(name: str, tally: ModelTally) -> tuple[str, ...]:
     figures = (tally.calls, tally.failed, tally.input_tokens, tally.output_tokens)
-    return (name, *(f"{figure:,}" for figure in figures), money(tally.cost_usd, tally.unpriced))
+    return (name, *(f"{figure:,}" for figure in figures), _cost(tally.cost_usd, tally.unpriced))
 
 
 def is_by_model(view: RunView) -> bool:

@@ -188,7 +188,7 @@ def import_program(target: str, root: str) -> ModuleType:
         name = "program_" + "".join(part if part.isalnum() else "_" for part in name)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ProgramProblem("import", "%s is not a Python file" % path)
+        raise ProgramProblem("import", "%s is not a Python file; give another program as `command`" % path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

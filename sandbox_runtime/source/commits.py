@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from evolverpc_common.display_text import counted
 from evolverpc_common.git import LOCAL_TIMEOUT_S, filters_off, read_batch
 from evolverpc_common.network_addresses import is_loopback
 from evolverpc_common.shielded import run_shielded
@@ -237,7 +238,8 @@ async def local_commit(where: LocalRepository, ref: str) -> SourceCommit:
     """
     path = where.path
     if not await asyncio.to_thread(path.is_dir):
-        raise SandboxError(f"there is no folder {path}")
+        hint = "; `#` is for URLs: give the folder in the repository itself" if "#" in str(path) else ""
+        raise SandboxError(f"there is no folder {path}{hint}")
     try:
         top = Path(await line("rev-parse", "--show-toplevel", folder=path))
         folder = (await line("rev-parse", "--show-prefix", folder=path)).rstrip("/")
@@ -338,7 +340,7 @@ async def _uncommitted(top: Path, folder: str) -> tuple[str, ...]:
     if not entries:
         return ()
     names = ", ".join(entry[3:] for entry in entries[:5]) + (", ..." if len(entries) > 5 else "")
-    return (f"{len(entries)} uncommitted changes are left out, a sandbox is given a commit: {names}",)
+    return (f"{counted(len(entries), 'uncommitted change')} left out, as a sandbox gets a commit: {names}",)
 
 
 async def _git_output(*arguments: str, folder: Path, bare: bool = False) -> str:

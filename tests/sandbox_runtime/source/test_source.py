@@ -109,7 +109,7 @@ async def test_uncommitted_changes_are_left_out_and_reported(repository: Path, c
     (repository / "app" / "new.py").write_text("new")
     progress: list[str] = []
     checkout = await ready(str(repository / "app"), cache, progress=progress)
-    assert "2 uncommitted changes are left out" in progress[0]
+    assert "2 uncommitted changes left out" in progress[0]
     assert "app/program.py" in progress[0]
     program = unpack(checkout, tmp_path / "workspace")
     assert (program / "app/program.py").read_text() == FILES["app/program.py"]
