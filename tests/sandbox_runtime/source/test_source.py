@@ -226,7 +226,7 @@ async def test_no_command_that_a_repositorys_own_configuration_names_is_run(repo
     os.utime(repository / "top.txt", (1, 1))
     progress: list[str] = []
     await ready(str(repository), cache, progress=progress)
-    assert "1 uncommitted changes" in progress[0]
+    assert "1 uncommitted change" in progress[0]
     blob = git(repository, "rev-parse", "HEAD:app/requirements.txt")
     (repository / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     with pytest.raises(GitFailed, match=blob):
