@@ -110,13 +110,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing els
 TenantName = Annotated[str, typer.Argument(metavar="TENANT", help="Its id, or its name if no other has it.")]
 
 
-def require_files(database: str, journals: str) -> None:
-    """Refuse a file of records or of runs that is missing: exits with 2."""
-    for address, what, flag in ((database, "database", "--database"), (journals, "store of runs", "--journals")):
-        if "://" not in address and not Path(address).exists():
-            refuse(f"there is no {what} {address}: name it with {flag}; the first start of the API makes it")
-
-
 @contextmanager
 def open_cli_records(database: str, *, create: bool = False) -> Iterator[RecordStore]:
     """Open the records for the block; print what prevents it and exit with 2, or 3 if trying later can help.

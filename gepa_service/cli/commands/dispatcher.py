@@ -26,7 +26,6 @@ from gepa_service.cli.arguments import (
     JobsAtOnce,
     Journals,
     KeepDays,
-    require_files,
     sandbox_of,
 )
 from gepa_service.cli.dispatcher_parts import dispatch, place_of
@@ -54,7 +53,6 @@ def dispatcher(
     SIGTERM hands the work of this machine back; that of a cluster continues.
     """
     kind = sandbox_of(sandbox, engine, api)
-    require_files(database, journals)
     configure_logs("dispatcher", logging.WARNING)
     stop = threading.Event()
     try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,7 +20,6 @@ from gepa_service.cli.arguments import (
     TenantName,
     find_tenant,
     open_cli_records,
-    require_files,
 )
 from gepa_service.jobs.deletion import DeletionRefused, delete_tenant
 from gepa_service.model.program_version import Program
@@ -93,7 +93,8 @@ def delete(
 
     That is its keys, secrets, repositories, work, versions and files.
     """
-    require_files(database, journals)
+    if "://" not in journals and not Path(journals).exists():
+        refuse(f"there is no store of runs {journals}: name it with --journals")
     with open_cli_records(database) as records:
         found = find_tenant(records, tenant)
         work, versions = records.count(Work, found.id), records.count(Program, found.id)

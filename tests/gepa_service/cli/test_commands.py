@@ -100,7 +100,6 @@ def test_secrets_stay_readable_while_both_kinds_of_keys_are_replaced(commands: C
         (("dispatcher", "--engine", "modal", "--sandbox", "process"), "leave --sandbox out"),
         (("dispatcher", "--engine", "modal", "--api", "http://127.0.0.1:8600"), "an API on loopback"),
         (("tenants", "list", "--database", "absent.db"), "there is no database absent.db"),
-        (("dispatcher", "--journals", "absent.db"), "there is no store of runs absent.db: name it with --journals"),
         (("tenants", "list", "--database", "postgres://user:secret@host"), "postgres"),
     ],
 )
