@@ -53,6 +53,8 @@ HELD_S = 2.0
 STOP_S = 60.0
 """Seconds within which a host must have ended a sandbox, or listed its sandboxes."""
 
+ENDED = "the runtime has ended: no sandbox starts"
+
 _log = logging.getLogger(__name__)
 
 
@@ -198,8 +200,10 @@ class NodesRuntime(Runtime):
             prepared = replace(spec.prepared, image=image or None, recipe=replace(spec.prepared.recipe, checkout=()))
             hosts, main = wire.hosts_of(spec.egress), await node.sent(spec.main)
             port = await node.call(wire.Begin(options, hosts, main, prepared, session, gateway))
-        except BaseException:  # a cancellation may have come while the answer was on its way
+        except BaseException as error:  # a cancellation may have come while the answer was on its way
             await end_after_failure(self.stop(f"{name}.{session}"))
+            if self._is_over and isinstance(error, NodeLost):
+                raise RuntimeUnavailable(ENDED) from error
             raise
         return NodeSandbox(node, session, port)
 
@@ -237,7 +241,7 @@ class NodesRuntime(Runtime):
             if free := [node for node in here if node.room > 0]:
                 return max(free, key=lambda node: node.room)
             if self._is_over:
-                raise RuntimeUnavailable("the run has left its nodes")
+                raise RuntimeUnavailable(ENDED)
             if self._following.done():  # no node is left, and none will join
                 self._following.result()
                 self._until = 0.0

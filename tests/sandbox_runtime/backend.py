@@ -195,7 +195,7 @@ async def nodes_backend() -> AsyncIterator[BackendUnderTest]:
                 refused=(Open(), Allow(domains=("example.com",))),
                 folders=(base / "state" / "evolverpc" / "sandboxes" / "bubblewrap", base / "evolverpc", *own),
                 own=own,
-                own_names=frozenset({*certificates, "GEPA_PROCESS_MEMORY_MB"}),
+                own_names=frozenset({*certificates, "GEPA_PROCESS_MEMORY_MB", "GEPA_ALLOWED_HOSTS"}),
                 outlive=False,
             )
 
