@@ -206,9 +206,9 @@ class RecordStore:
         found = self._counts(type_, _selected(type_, None, where), ["tenant"])
         return {each["tenant"]: each["count"] for each in found}
 
-    def forget(self) -> None:
+    def purge(self) -> None:
         """Remove from the files what was deleted, as far as no other process reads them now."""
-        self._database.forget()
+        self._database.purge()
 
     def close(self) -> None:
         """Close it; safe to call twice."""

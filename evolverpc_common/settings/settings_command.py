@@ -19,6 +19,7 @@ TITLE_WIDTH = 15
 """Columns for the title of a group before the names of its flags."""
 
 LONG_NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
+"""The name of a setting that is no ordinary word."""
 
 
 class SettingsCommand(TyperCommand):

@@ -98,7 +98,7 @@ def from_file(
     `refused`: keys that cannot be set, each with the reason.
 
     Raises:
-        SettingsError: the file cannot be read or is not TOML, or a key is unknown or refused, or a command not closed.
+        SettingsError: the file cannot be read or is not TOML, a key is unknown or refused, or a command lacks a quote.
     """
     values = read_toml(path)
     for name in filter(None, table.split(".")):

@@ -127,7 +127,7 @@ class Database(Protocol):
         """Do the work; in SQLite an exception undoes it."""
         ...
 
-    def forget(self) -> None:
+    def purge(self) -> None:
         """Remove from the files what was deleted, as far as no other process reads them now."""
         ...
 

@@ -331,7 +331,7 @@ class MongoDatabase:
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
-    def forget(self) -> None:
+    def purge(self) -> None:
         """Do nothing: MongoDB itself uses the space again."""
 
     def close(self) -> None:

@@ -84,8 +84,17 @@ class SqliteDatabase:
             lambda: self._transaction("BEGIN IMMEDIATE", lambda connection: work(SqliteRows(connection)))
         )
 
-    def forget(self) -> None:
-        self._retried(lambda: self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone())
+    def purge(self) -> None:
+        def truncate() -> None:
+            # It would wait for readers with all writers behind it: the next call finds what this one leaves.
+            wait_ms = self._connection.execute("PRAGMA busy_timeout").fetchone()[0]
+            self._connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                self._connection.execute(f"PRAGMA busy_timeout = {wait_ms}")
+
+        self._retried(truncate)
 
     def close(self) -> None:
         with self._lock:

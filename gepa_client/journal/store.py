@@ -339,9 +339,9 @@ class Store:
         self._keys.pop(run_id, None)
         self._forget(key)
 
-    def forget(self) -> None:
+    def purge(self) -> None:
         """Remove from the files what was deleted, as far as no other process reads them now."""
-        self._database.forget()
+        self._database.purge()
 
     def close(self) -> None:
         """Close it; safe to call twice."""

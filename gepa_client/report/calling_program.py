@@ -1,4 +1,4 @@
-"""What differs in a text if the program is in TypeScript, or if its call of `optimize` started the command."""
+"""What differs in a text with the language of the program, or if its call of `optimize` started the command."""
 
 import json
 import shlex
@@ -47,10 +47,10 @@ def use_of(view: RunView, folder: str, check_out: str) -> str | None:
     if view.certificate is not None and view.certificate.verdict == "worse":
         return "no: the test rows show that it is worse than the seed"
     seed, best = view.seed.texts, view.best.texts
-    parts = [f"`{check_out}`"] if code_at(seed)[1] != code_at(best)[1] else []
+    parts = [check_out] if code_at(seed)[1] != code_at(best)[1] else []
     if component_texts(seed) != component_texts(best):
         parts.append(load_call(view.language, folder))
-    return ", and in the program ".join(parts)
+    return ", and in the program ".join(f"`{part}`" for part in parts) or None
 
 
 def blocked_hint(error: str) -> str:

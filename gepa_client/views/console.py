@@ -56,7 +56,7 @@ def echo(console: Console, markup: str) -> None:
 
 def _to_paste(text: str) -> bool:
     """Return whether a text has code or an address: a terminal that wraps it by itself copies it as one line."""
-    return any(mark in text for mark in ("`", "://", "import "))
+    return "`" in text or "://" in text
 
 
 def echo_next(console: Console, command: str, label: str = "next:") -> None:

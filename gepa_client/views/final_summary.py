@@ -147,8 +147,9 @@ def _facts(ended: RunSummary) -> Iterator[tuple[str, str]]:
         yield "changed", changes
     if ended.output is None:
         return
-    if files.BEST_CANDIDATE in ended.written and not ended.replayed:
-        yield "use it", use_of(view, str(_shown(ended.output)), _check_out(ended)) or ""
+    kept = files.BEST_CANDIDATE in ended.written and not ended.replayed
+    if kept and (use := use_of(view, str(_shown(ended.output)), _check_out(ended))) is not None:
+        yield "use it", use
 
 
 def _changes(seed: dict[str, str], best: dict[str, str]) -> str:

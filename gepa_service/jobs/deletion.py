@@ -139,8 +139,8 @@ class DeletedFiles:
         for path in missing & self._missing:
             remove_tree(path)
         self._missing = missing
-        self._records.forget()
-        self._journals.forget()
+        self._records.purge()
+        self._journals.purge()
 
     def _of_no_work(self) -> set[Path]:
         found = {path: named[1] for path in self._place.folder.iterdir() if (named := OF_WORK.fullmatch(path.name))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import random
@@ -59,7 +60,8 @@ class DspyModules:
         """Import litellm if a model of the program calls it: DSPy does so at the first call, and fails in threads."""
         models = [self.package.settings.lm, *(each.lm for each in program.predictors())]
         if any(getattr(type(each), "forward", None) is self.package.LM.forward for each in models):
-            importlib.import_module("litellm")
+            with contextlib.suppress(ModuleNotFoundError):  # DSPy names what to install, once it is called
+                importlib.import_module("litellm")
 
     def adapter(self, student: Student, metric: Metric, rng: random.Random, config: Config) -> Any:
         """Return a `DspyAdapter` made as `dspy.GEPA` makes it, whose programs have the opt-in components too.

@@ -49,7 +49,7 @@ def test_a_run_ends_with_its_files_the_test_scores_of_seed_and_best_and_one_line
     assert result["val_rows"]["30"] == "0"
     page = page_text(run / "report.html")
     assert "On 12 test rows the seed scores 0 and the best candidate (6) scores 1." in page
-    assert f'use it          import evolverpc; evolverpc.load_candidate("runs/{run.name}")' in ended.stdout
+    assert f'use it          `import evolverpc; evolverpc.load_candidate("runs/{run.name}")`' in ended.stdout
     assert load_candidate(run, words.seed) == json.loads((run / "best_candidate.json").read_text())
     assert "thank you" in ended.stdout
     assert "Iteration 1: " in (run / "run.log").read_text()
