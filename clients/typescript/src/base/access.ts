@@ -1,7 +1,6 @@
 /** Who may call: the check of the `Host` header, and the bearer token, compared in constant time. */
 
 import { SetupError } from "./configuration.js";
-import { hexadecimal } from "./digest.js";
 
 const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
@@ -44,11 +43,6 @@ function sameText(given: string, expected: string): boolean {
   let difference = left.length ^ right.length;
   for (let at = 0; at < right.length; at++) difference |= (left[at] ?? 0) ^ (right[at] as number);
   return difference === 0;
-}
-
-/** Make a random token of 256 bits. */
-export function randomToken(): string {
-  return hexadecimal(crypto.getRandomValues(new Uint8Array(32)));
 }
 
 /** Throws `SetupError`, which names the source, for a value that no header can carry or that is not a token. */

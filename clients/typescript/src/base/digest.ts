@@ -3,12 +3,7 @@
 /** The SHA-256 of JSON, in hexadecimal: the same for equal values, in any order of keys. */
 export async function digestOfJson(value: unknown): Promise<string> {
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(canonical(value)));
-  return hexadecimal(new Uint8Array(digest));
-}
-
-/** The bytes as digits. */
-export function hexadecimal(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 function canonical(value: unknown): string {

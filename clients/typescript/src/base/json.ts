@@ -28,7 +28,7 @@ export function parseJson(bytes: Uint8Array): unknown {
   let value: unknown;
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-    value = JSON.parse(withLargeIntegersMarked(text));
+    value = JSON.parse(withLargeIntegers(text, (digits) => `{"${MARK}":["integer","${digits}"]}`));
   } catch (error) {
     // The engine's own message quotes the body, which may hold what no log should.
     if (error instanceof SyntaxError) throw new ParseError(undefined, { reason: "not JSON" });
@@ -174,11 +174,7 @@ const SIXTEEN_DIGITS = /\d{16}/;
 const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/gs;
 const INTEGER = /^-?[1-9]\d*$/;
 
-/** Return JSON with a marker in place of each integer that `JSON.parse` would round. */
-function withLargeIntegersMarked(text: string): string {
-  return withLargeIntegers(text, (digits) => `{"${MARK}":["integer","${digits}"]}`);
-}
-
+/** Return JSON with what is `written` in place of each integer that `JSON.parse` would round. */
 function withLargeIntegers(text: string, written: (digits: string) => string): string {
   if (!SIXTEEN_DIGITS.test(text)) return text;
   return text.replace(TOKEN, (token) =>

@@ -56,7 +56,8 @@ export class RpcClient {
       throw new Refused(`a token over plain http to ${hostname} can be read on its way: use https, or allowInsecure`);
     }
     if (username !== "" || password !== "") throw new Refused("a URL carries no token: it would end up in logs");
-    const token = options.token ?? environment("GEPA_TOKEN");
+    const { process } = globalThis as { process?: { env?: { GEPA_TOKEN?: string } } };
+    const token = options.token ?? process?.env?.GEPA_TOKEN;
     checkToken(token, "the option `token`, or the environment's GEPA_TOKEN,");
     this.#token = token;
     this.url = href.endsWith("/rpc") ? href : `${href.replace(/\/$/, "")}/rpc`;
@@ -176,11 +177,6 @@ function resultOf(answer: Record<string, unknown>, id: number): unknown {
   if (faults("SuccessResponse", answer).length > 0) throw new BadResponse("the answer is no JSON-RPC response");
   if (answer.id !== id) throw new BadResponse("the answer is another request's");
   return answer.result;
-}
-
-function environment(name: string): string | undefined {
-  const { process } = globalThis as { process?: { env?: Record<string, string | undefined> } };
-  return process?.env?.[name];
 }
 
 export class ClientError extends Error {

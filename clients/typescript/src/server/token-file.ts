@@ -1,6 +1,7 @@
 /** The bearer token of a server on Node: given by its operator, or random and written to a file that its owner can read. */
 
 import { execFileSync } from "node:child_process";
+import { randomBytes, randomUUID } from "node:crypto";
 import {
   appendFileSync,
   existsSync,
@@ -15,7 +16,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
-import { checkToken, isLoopback, randomToken } from "../base/access.js";
+import { checkToken, isLoopback } from "../base/access.js";
 import { SetupError } from "../base/configuration.js";
 
 export interface ServerToken {
@@ -59,6 +60,11 @@ export function serverToken(host: string, tokenFile: string | undefined): Server
   return { token, file, given: false, discard: () => rmSync(folder, { recursive: true, force: true }) };
 }
 
+/** Make a random token of 256 bits. */
+function randomToken(): string {
+  return randomBytes(32).toString("hex");
+}
+
 /** The message for a server that other machines can reach and that was given no token. */
 export function tokenRequired(host: string): string {
   return `a server on ${host} needs a token of yours: set \`tokenFile\` or the environment variable GEPA_TOKEN`;
@@ -70,7 +76,7 @@ export function tokenRequired(host: string): string {
  */
 function makeUnlessThere(tokenFile: string): boolean {
   if (existsSync(tokenFile)) return false;
-  const draft = join(dirname(tokenFile), `.token-${randomToken()}`);
+  const draft = join(dirname(tokenFile), `.token-${randomUUID()}`);
   try {
     writeFileSync(draft, `${randomToken()}\n`, { mode: 0o600, flag: "wx" });
     linkSync(draft, tokenFile);

@@ -33,19 +33,20 @@ export function tracedFetch(fetch: Fetch = globalThis.fetch): Fetch {
 async function beginning(...given: Parameters<Fetch>): Promise<{ call: ModelCall; api: ModelApi } | undefined> {
   const { request, url, method, text } = requestOf(...given);
   const { pathname } = new URL(url, "http://relative");
-  const api = apiOf(pathname);
+  const api = APIS.find(([path]) => pathname.endsWith(path))?.[1];
   if (api === undefined || method !== "POST") return undefined;
   const body = text ?? (await request?.clone().text());
   if (!body || !isModelRequest(pathname, body)) return undefined;
-  const asked = readRequest(api, body);
-  return asked && { call: new ModelCall(asked), api };
+  const asked = object(jsonIn(body));
+  const { model } = asked;
+  return typeof model === "string" ? { call: new ModelCall({ model, ...api.asked(asked) }), api } : undefined;
 }
 
 async function read(response: Response, call: ModelCall, api: ModelApi): Promise<Response> {
   if (!response.headers.get("content-type")?.includes("text/event-stream") || response.body === null) {
     const answer = await call.run(() => response.clone().text());
     call.watched?.received(answer);
-    call.end(readAnswer(api, answer));
+    call.end(answered(api, object(jsonIn(answer))));
     return response;
   }
   const decoder = new TextDecoder();
@@ -130,27 +131,12 @@ const MESSAGES: ModelApi = {
   },
 };
 
+/** By the end of a URL's path. */
 const APIS: readonly (readonly [path: string, api: ModelApi])[] = [
   ["/chat/completions", CHAT_COMPLETIONS],
   ["/responses", RESPONSES],
   ["/messages", MESSAGES],
 ];
-
-/** The API that a URL's path is of. */
-function apiOf(pathname: string): ModelApi | undefined {
-  return APIS.find(([path]) => pathname.endsWith(path))?.[1];
-}
-
-/** Read the body of a request; undefined if it is not one of a model. */
-function readRequest(api: ModelApi, body: string | undefined): Asked | undefined {
-  const request = object(jsonIn(body ?? ""));
-  return typeof request.model === "string" ? { model: request.model, ...api.asked(request) } : undefined;
-}
-
-/** Read the body of an answer. */
-function readAnswer(api: ModelApi, body: string): Answered {
-  return answered(api, object(jsonIn(body ?? "")));
-}
 
 /** Read the server-sent events of a streamed answer. */
 function readEvents(api: ModelApi, body: string): Answered {
