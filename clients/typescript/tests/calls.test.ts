@@ -3,9 +3,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { expect, it } from "vitest";
 import type { ServeOptions } from "../src/server/serve.js";
-import { call, gate, programOf, served } from "./support.js";
-
-const one = { candidate: { rules: "" }, batch: [{ id: "a", data: "x" }] };
+import { call, gate, ONE, programOf, served } from "./support.js";
 
 /** A server whose examples wait for `open`. */
 async function gated(options: ServeOptions = {}) {
@@ -41,16 +39,16 @@ it("another method that is cancelled ends with an error", async () => {
 it("answers are evicted when they are too many", async () => {
   const small = await gated({ maxAnswerBytes: 3000 });
   small.open();
-  for (const id of ["first", "second", "third"]) await call(small.server, "evaluate", one, { call_id: id });
+  for (const id of ["first", "second", "third"]) await call(small.server, "evaluate", ONE, { call_id: id });
   expect((await call(small.server, "get_result", { call_id: "first" })).error.code).toBe(-32028);
   await call(small.server, "get_result", { call_id: "second" });
-  await call(small.server, "evaluate", one, { call_id: "fourth" });
+  await call(small.server, "evaluate", ONE, { call_id: "fourth" });
   expect((await call(small.server, "get_result", { call_id: "third" })).error.code).toBe(-32028);
   expect((await call(small.server, "get_result", { call_id: "second" })).result).toBeDefined();
 
   const least = await gated({ maxAnswerBytes: 1 });
   least.open();
-  await call(least.server, "evaluate", one, { call_id: "newest" });
+  await call(least.server, "evaluate", ONE, { call_id: "newest" });
   expect((await call(least.server, "get_result", { call_id: "newest" })).result).toBeDefined();
 });
 
@@ -60,7 +58,7 @@ it("a stored answer does not keep its request in memory", async () => {
   const asked: WeakRef<object>[] = [];
   const server = await served(programOf({ run: (data) => asked.push(new WeakRef(data)) }));
   for (const id of ["a", "b", "c"]) {
-    await call(server, "evaluate", { ...one, batch: [{ id, data: { id } }] }, { call_id: id, wait_s: 10 });
+    await call(server, "evaluate", { ...ONE, batch: [{ id, data: { id } }] }, { call_id: id, wait_s: 10 });
   }
   const kept = () => asked.filter((data) => data.deref() !== undefined).length;
   for (let turn = 0; turn < 50 && kept() > 0; turn++) {
@@ -78,7 +76,7 @@ it("two callers that stop waiting together start one timer, which the next reque
     isAborted = true;
   });
   const meta = { call_id: callId, wait_s: 0.02 };
-  await Promise.all([1, 2].map(() => call(server, "evaluate", one, meta)));
+  await Promise.all([1, 2].map(() => call(server, "evaluate", ONE, meta)));
   call(server, "get_result", { call_id: callId, wait_s: 0.3 }); // it stops waiting before the other one
   expect((await call(server, "get_result", { call_id: callId, wait_s: 0.6 })).result.pending).toBeDefined();
   expect(isAborted).toBe(false);

@@ -1,19 +1,13 @@
 // The texts of a run's best candidate, from its file or its folder.
-import { mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { expect, expectTypeOf, it, onTestFinished, vi } from "vitest";
 import { CandidateError, defineProgram, loadCandidate, saveCandidate } from "../src/index.js";
-
-function folder(): string {
-  const made = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
-  onTestFinished(() => rmSync(made, { recursive: true }));
-  return made;
-}
+import { temporaryFolder } from "./support.js";
 
 function written(content: unknown, name = "best_candidate.json"): string {
-  const file = join(folder(), name);
+  const file = join(temporaryFolder(), name);
   writeFileSync(file, typeof content === "string" || Buffer.isBuffer(content) ? content : JSON.stringify(content));
   return file;
 }
@@ -33,7 +27,7 @@ it("texts that code changes added are included, and the commit is not", () => {
 it("every text survives being saved and loaded, in every component", () => {
   const special = fc.constantFrom("__proto__", "constructor", "\ud800", "\0", "\ufeff", "\u2028\r\n", "");
   const text = fc.oneof(special, fc.string({ unit: "binary" }));
-  const file = join(folder(), "texts.json");
+  const file = join(temporaryFolder(), "texts.json");
   fc.assert(
     fc.property(fc.dictionary(text, text), (candidate) => {
       saveCandidate(file, candidate);
@@ -139,7 +133,7 @@ it.each([
 });
 
 it("last is the newest run of the working directory", () => {
-  const here = folder();
+  const here = temporaryFolder();
   const before = process.cwd();
   process.chdir(here);
   onTestFinished(() => process.chdir(before));
@@ -161,7 +155,7 @@ it("what is no path is answered with the ways to name a run", () => {
 });
 
 it("a file that cannot be read and a folder without a result are refused", () => {
-  const empty = folder();
+  const empty = temporaryFolder();
   expect(() => loadCandidate(empty)).toThrow(/holds no best_candidate\.json: give the folder of one run/);
   mkdirSync(join(empty, "best_candidate.json"));
   expect(() => loadCandidate(empty)).toThrow(CandidateError);

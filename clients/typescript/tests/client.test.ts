@@ -4,10 +4,9 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { RpcError } from "../src/base/rpc-error.js";
 import { BadResponse, ConnectionLost, Refused, RpcClient } from "../src/client/client.js";
 import { CallNotFound, MutationRejected, Unauthorized, UnknownCandidate } from "../src/generated/errors.js";
-import { gate, programOf, served } from "./support.js";
+import { gate, ONE, programOf, served } from "./support.js";
 
 const candidate = { git_branch: `main@${"a".repeat(40)}`, added_components: "{}" };
-const params = { candidate: { rules: "" }, batch: [{ id: "a", data: "x" }] };
 
 /** A client of a server that answers every request so. */
 async function answering(status: number, body: string, headers: Record<string, string> = {}): Promise<RpcClient> {
@@ -26,7 +25,7 @@ describe("a call", () => {
     const server = await served(programOf());
     const client = new RpcClient(server.url, { token: server.token });
     expect((await client.discover()).program.name).toBe("test");
-    const { results } = await client.evaluate(params);
+    const { results } = await client.evaluate(ONE);
     expect(results[0]?.output).toBe("x");
     expect(await client.call("cancel", { call_id: "a" }).catch((error: unknown) => error)).toBeInstanceOf(CallNotFound);
   });
@@ -34,7 +33,7 @@ describe("a call", () => {
   it("throws the class of the error code, with its details", async () => {
     const server = await served(programOf());
     const client = new RpcClient(server.url.replace("/rpc", ""), { token: server.token });
-    const error = await client.call("evaluate", { ...params, candidate: { colour: "" } }).catch((thrown) => thrown);
+    const error = await client.call("evaluate", { ...ONE, candidate: { colour: "" } }).catch((thrown) => thrown);
     expect(error).toBeInstanceOf(UnknownCandidate);
     expect(error).toMatchObject({
       code: -32022,
@@ -66,7 +65,7 @@ describe("a call", () => {
   it("has a deadline, after which its outcome is unknown", async () => {
     const server = await served(programOf({ run: () => new Promise(() => {}) }));
     const client = new RpcClient(server.url, { token: server.token });
-    await expect(client.call("evaluate", params, { timeoutS: 0.05 })).rejects.toBeInstanceOf(ConnectionLost);
+    await expect(client.call("evaluate", ONE, { timeoutS: 0.05 })).rejects.toBeInstanceOf(ConnectionLost);
   });
 
   it("may be pending, and is collected", async () => {
@@ -78,7 +77,7 @@ describe("a call", () => {
       return response;
     };
     const client = new RpcClient(server.url, { token: server.token, fetch: impatient });
-    expect((await client.evaluate(params)).results[0]?.status).toBe("ok");
+    expect((await client.evaluate(ONE)).results[0]?.status).toBe("ok");
   });
 
   it("is repeated with the same id when the connection is lost", async () => {
@@ -91,7 +90,7 @@ describe("a call", () => {
       return response;
     };
     const client = new RpcClient(server.url, { token: server.token, fetch: unreliable });
-    expect((await client.evaluate(params)).results[0]?.status).toBe("ok");
+    expect((await client.evaluate(ONE)).results[0]?.status).toBe("ok");
     expect(ran).toBe(1);
   });
 });

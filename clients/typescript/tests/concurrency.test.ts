@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { batchProgramOf, call, evaluate, gate, programOf, raw, served } from "./support.js";
+import { batchProgramOf, call, evaluate, gate, ONE, programOf, raw, served } from "./support.js";
 
 it("overlapping evaluations never mix candidates, and a program that changes candidate and row affects no other example", async () => {
   const run = async (row: any, candidate: Record<string, string>) => {
@@ -26,11 +26,10 @@ it("overlapping evaluations never mix candidates, and a program that changes can
 it("examples beyond the queue are refused as overloaded, and room is released", async () => {
   const { opened, open } = gate();
   const server = await served(programOf({ run: () => opened }), { concurrency: 1, maxQueue: 1 });
-  const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 1 }] };
   for (const call_id of ["runs", "waits"]) {
-    expect((await call(server, "evaluate", params, { call_id, wait_s: 0 })).result.pending).toBeDefined();
+    expect((await call(server, "evaluate", ONE, { call_id, wait_s: 0 })).result.pending).toBeDefined();
   }
-  const { error } = await call(server, "evaluate", params);
+  const { error } = await call(server, "evaluate", ONE);
   expect(error).toMatchObject({ code: -32030, data: { retryable: true, retry_after_s: 1 } });
   open();
   await call(server, "get_result", { call_id: "waits", wait_s: 10 });

@@ -1,16 +1,13 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { handler } from "../src/server/handler.js";
 import { compiled, nextMessage, startedNode } from "./processes.js";
-import { call, programOf, served } from "./support.js";
+import { answerOf, call, programOf, served, temporaryFolder } from "./support.js";
 
 /** The digest that a program reports over stdio, whose file ends with `added`. */
 async function digestOf(added = ""): Promise<string> {
-  const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
-  const file = join(folder, "judge.mjs");
+  const file = join(temporaryFolder(), "judge.mjs");
   const text = readFileSync(compiled("tests/programs/judge.ts"), "utf8");
   writeFileSync(file, text.replace("../../src/server/stdio.js", compiled("src/server/stdio.ts")) + added);
   const child = startedNode([file]);
@@ -36,16 +33,13 @@ it("without a readable file there is no digest", async () => {
   onTestFinished(() => {
     if (script !== undefined) process.argv[1] = script;
   });
-  process.argv[1] = join(tmpdir(), "nowhere.js");
+  process.argv[1] = join(temporaryFolder(), "nowhere.js");
   expect((await call(await served(programOf()), "discover")).result.program).not.toHaveProperty("digest");
 });
 
 it("a handler, which may be one of many in its process, has one only if it was given", async () => {
   for (const digest of [undefined, "build 17"]) {
-    const handle = handler(programOf(), { token: "t", ...(digest === undefined ? {} : { digest }) });
-    const body = '{"jsonrpc": "2.0", "id": 1, "method": "discover"}';
-    const headers = { authorization: "Bearer t", "content-type": "application/json" };
-    const answer = await handle(new Request("http://127.0.0.1/rpc", { method: "POST", headers, body }));
-    expect(((await answer.json()) as any).result.program.digest).toBe(digest);
+    const handle = handler(programOf(), { token: "secret", ...(digest === undefined ? {} : { digest }) });
+    expect((await answerOf(handle, "discover")).result.program.digest).toBe(digest);
   }
 });

@@ -1,18 +1,17 @@
 // Values that readers of JSON change arrive as they are, in rows and outputs.
-import { mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { z } from "zod";
 import { readRows } from "../src/index.js";
-import { call, programOf, raw, served } from "./support.js";
+import { call, programOf, raw, served, temporaryFolder } from "./support.js";
 
 const ID = "725653563933458433";
 const WEI = "-1500000000000000000001";
 const marked = (digits: string) => ({ $exact: ["integer", digits] });
 
 function fileOf(name: string, content: string): string {
-  const path = join(mkdtempSync(join(tmpdir(), "exact-")), name);
+  const path = join(temporaryFolder(), name);
   writeFileSync(path, content);
   return path;
 }

@@ -3,22 +3,9 @@ import { buildSync } from "esbuild";
 import { expect, it } from "vitest";
 import { handler } from "../src/server/handler.js";
 import { MemoryStore } from "../src/server/store.js";
-import { programOf } from "./support.js";
+import { answerOf, callOf, ONE, programOf } from "./support.js";
 
 const token = "secret";
-const params = { candidate: { rules: "" }, batch: [{ id: "a", data: "x" }] };
-
-function request(method: string, sent: object = {}, headers: Record<string, string> = {}): Request {
-  return new Request("http://localhost/rpc", {
-    method: "POST",
-    headers: { authorization: `Bearer ${token}`, "content-type": "application/json", ...headers },
-    body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params: sent }),
-  });
-}
-
-async function answered(response: Promise<Response>): Promise<any> {
-  return (await response).json();
-}
 
 it("throws without a token, and without a program", () => {
   expect(() => handler(programOf(), {} as never)).toThrow(/token/);
@@ -28,7 +15,7 @@ it("throws without a token, and without a program", () => {
 
 it("serves the core, and what the program offers, without a store", async () => {
   const handle = handler(programOf({ datasets: { train: [1] } }), { token });
-  const { result } = await answered(handle(request("discover")));
+  const { result } = await answerOf(handle, "discover");
   expect(result.capabilities).toEqual([
     "batch",
     "example_timeout",
@@ -38,23 +25,23 @@ it("serves the core, and what the program offers, without a store", async () => 
     "exact_values",
     "openrpc",
   ]);
-  expect((await answered(handle(request("evaluate", params)))).result.results[0].output).toBe("x");
+  expect((await answerOf(handle, "evaluate", ONE)).result.results[0].output).toBe("x");
   for (const method of ["get_result", "cancel"]) {
-    expect((await answered(handle(request(method, { call_id: "a" })))).error.code).toBe(-32601);
+    expect((await answerOf(handle, method, { call_id: "a" })).error.code).toBe(-32601);
   }
 });
 
 it("ignores what it does not offer in `_meta`", async () => {
   const run = (_: unknown, __: unknown, { trace }: { trace: unknown[] }) => trace.push("looked");
   const handle = handler(programOf({ run } as never), { token });
-  const sent = { ...params, capture_traces: true, _meta: { call_id: "a", group: "g" } };
-  expect((await answered(handle(request("evaluate", sent)))).result.results[0].trajectory).toEqual(["looked"]);
+  const sent = { ...ONE, capture_traces: true, _meta: { call_id: "a", group: "g" } };
+  expect((await answerOf(handle, "evaluate", sent)).result.results[0].trajectory).toEqual(["looked"]);
 });
 
 it("refuses several candidates in one call, which it does not offer", async () => {
   const handle = handler(programOf(), { token });
-  const items = [{ candidate: params.candidate, size: 1 }];
-  const { error } = await answered(handle(request("evaluate", { ...params, items })));
+  const items = [{ candidate: ONE.candidate, size: 1 }];
+  const { error } = await answerOf(handle, "evaluate", { ...ONE, items });
   expect(error.code).toBe(-32602);
   expect(error.data.errors[0].path).toBe("items");
 });
@@ -62,39 +49,39 @@ it("refuses several candidates in one call, which it does not offer", async () =
 it("offers with a store the capabilities that need state", async () => {
   let ran = 0;
   const handle = handler(programOf({ run: () => ++ran }), { token, store: new MemoryStore() });
-  const { capabilities } = (await answered(handle(request("discover")))).result;
+  const { capabilities } = (await answerOf(handle, "discover")).result;
   expect(capabilities).toEqual(expect.arrayContaining(["idempotency", "async", "cancel", "refs"]));
-  const sent = { ...params, _meta: { call_id: "a" } };
-  const first = await answered(handle(request("evaluate", sent)));
-  expect(await answered(handle(request("evaluate", sent)))).toEqual(first);
-  expect(await answered(handle(request("get_result", { call_id: "a" })))).toEqual(first);
+  const sent = { ...ONE, _meta: { call_id: "a" } };
+  const first = await answerOf(handle, "evaluate", sent);
+  expect(await answerOf(handle, "evaluate", sent)).toEqual(first);
+  expect(await answerOf(handle, "get_result", { call_id: "a" })).toEqual(first);
   expect(ran).toBe(1);
 });
 
 it("refuses what the server refuses", async () => {
   const handle = handler(programOf(), { token, maxRequestBytes: 1000, allowedHosts: ["example.com"] });
   const status = async (sent: Request): Promise<number> => (await handle(sent)).status;
-  expect(await status(request("discover", {}, { authorization: "Bearer no" }))).toBe(401);
+  expect(await status(callOf("discover", {}, { authorization: "Bearer no" }))).toBe(401);
   for (const origin of ["https://attacker.example", "null", "http://localhost:3000"]) {
-    const refused = await handle(request("discover", {}, { origin }));
+    const refused = await handle(callOf("discover", {}, { origin }));
     expect([refused.status, refused.headers.get("access-control-allow-origin")]).toEqual([403, null]);
   }
-  expect(await status(request("discover", {}, { "content-type": "text/plain" }))).toBe(415);
-  expect(await status(request("discover", {}, { "content-encoding": "identity, gzip" }))).toBe(415);
-  expect(await status(request("discover", { _meta: { pad: "x".repeat(1000) } }))).toBe(413);
+  expect(await status(callOf("discover", {}, { "content-type": "text/plain" }))).toBe(415);
+  expect(await status(callOf("discover", {}, { "content-encoding": "identity, gzip" }))).toBe(415);
+  expect(await status(callOf("discover", { _meta: { pad: "x".repeat(1000) } }))).toBe(413);
   expect(await status(new Request("http://localhost/rpc"))).toBe(405);
   expect(await status(new Request("http://localhost/other", { method: "POST" }))).toBe(404);
   expect(await status(new Request("https://other.example/health"))).toBe(403);
   expect(await status(new Request("https://example.com/health"))).toBe(200);
-  expect(await status(request("discover", {}, { host: "other.example" }))).toBe(403);
+  expect(await status(callOf("discover", {}, { host: "other.example" }))).toBe(403);
   expect(await status(new Request("http://localhost/health"))).toBe(200);
-  expect(await status(request("discover"))).toBe(200);
+  expect(await status(callOf("discover"))).toBe(200);
 });
 
 it("reads the token from its own header, which takes precedence if present", async () => {
   const handle = handler(programOf(), { token });
   const status = async (headers: Record<string, string>): Promise<number> =>
-    (await handle(request("discover", {}, headers))).status;
+    (await handle(callOf("discover", {}, headers))).status;
   expect(await status({ "x-gepa-token": token, authorization: "Bearer of-the-proxy" })).toBe(200);
   expect(await status({ "x-gepa-token": token, authorization: "" })).toBe(200);
   expect(await status({ "x-gepa-token": "wrong" })).toBe(401);
@@ -104,7 +91,7 @@ it("reads the token from its own header, which takes precedence if present", asy
 
 it("answers listed web pages, and only those", async () => {
   const handle = handler(programOf(), { token, allowedOrigins: ["https://ours.example"] });
-  const listed = await handle(request("discover", {}, { origin: "https://ours.example" }));
+  const listed = await handle(callOf("discover", {}, { origin: "https://ours.example" }));
   expect(listed.headers.get("access-control-allow-origin")).toBe("https://ours.example");
   expect(listed.headers.get("vary")).toBe("origin"); // else a cache could give the answer to another page
   const headers = { origin: "https://ours.example", "access-control-request-method": "POST" };
@@ -128,7 +115,7 @@ it("a program without a seed reports the reason, is unhealthy, and is tried agai
     return { rules: "" };
   };
   const handle = handler(programOf({ seedCandidate }), { token });
-  const { error } = await answered(handle(request("discover")));
+  const { error } = await answerOf(handle, "discover");
   expect(error).toMatchObject({ code: -32025, message: "Error: no such table", data: { stage: "seed_candidate" } });
   expect((await handle(new Request("http://localhost/health"))).status).toBe(503);
   expect((await handle(new Request("http://localhost/health"))).status).toBe(200);
@@ -142,7 +129,7 @@ it("stops the program when the request is aborted", async () => {
       controller.abort();
       return new Promise(() => {});
     };
-    handler(programOf({ run }), { token })(new Request(request("evaluate", params), { signal: controller.signal }));
+    handler(programOf({ run }), { token })(new Request(callOf("evaluate", ONE), { signal: controller.signal }));
   });
   await aborted;
 });
@@ -180,6 +167,6 @@ it("runs on web standards alone", async () => {
     context,
   );
   const sent = { candidate: { system: "a", style: "b" }, batch: [{ id: "a", data: { echo_candidate: true } }] };
-  const { result } = await answered(handle(request("evaluate", { ...sent, _meta: { call_id: "a" } })));
+  const { result } = await answerOf(handle, "evaluate", { ...sent, _meta: { call_id: "a" } });
   expect(result.results).toMatchObject([{ status: "ok", output: { system: "a", style: "b" } }]);
 });

@@ -1,16 +1,10 @@
 import { expect, it } from "vitest";
 import { Image } from "../src/program/images.js";
 import { handler } from "../src/server/handler.js";
-import { programOf } from "./support.js";
+import { answerOf, programOf } from "./support.js";
 
 const token = "secret";
 const candidate = { rules: "" };
-
-async function answered(handle: (request: Request) => Promise<Response>, method: string, params: object) {
-  const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method, params });
-  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-  return (await (await handle(new Request("http://localhost/rpc", { method: "POST", headers, body }))).json()) as any;
-}
 
 const reflect = { candidate, eval_batch: { batch: [], results: [] }, components_to_update: ["rules"] };
 
@@ -25,15 +19,15 @@ it("sends each image of the records once, and restores it for a program that pro
     },
   });
   const handle = handler(program, { token });
-  expect((await answered(handle, "discover", {})).result.capabilities).toContain("images");
-  const { result } = await answered(handle, "make_reflective_dataset", reflect);
+  expect((await answerOf(handle, "discover", {})).result.capabilities).toContain("images");
+  const { result } = await answerOf(handle, "make_reflective_dataset", reflect);
   const reference = { $image: "image-1" };
   expect(result).toEqual({
     dataset: { rules: [{ Plot: reference, Nested: [{ Again: reference }], Feedback: "dark" }] },
     images: { "image-1": { media_type: "image/png", base64: "AQID" } },
   });
   const params = { candidate, reflective_dataset: result.dataset, components_to_update: ["rules"] };
-  await answered(handle, "propose_new_texts", { ...params, images: result.images });
+  await answerOf(handle, "propose_new_texts", { ...params, images: result.images });
   expect(proposedFrom.rules[0].Plot).toEqual(plot);
   expect(proposedFrom.rules[0].Nested[0].Again).toBeInstanceOf(Image);
 });
@@ -41,7 +35,7 @@ it("sends each image of the records once, and restores it for a program that pro
 it("names the place of an image that is too large", async () => {
   const large = new Image("A".repeat(7_000_000), "image/png");
   const program = programOf({ makeReflectiveDataset: () => ({ rules: [{ Plot: large }] }) });
-  const { error } = await answered(handler(program, { token }), "make_reflective_dataset", reflect);
+  const { error } = await answerOf(handler(program, { token }), "make_reflective_dataset", reflect);
   expect(error.code).toBe(-32025);
   expect(error.message).toContain("dataset.rules[0].Plot is an image of more than 5242880 bytes");
 });

@@ -1,14 +1,13 @@
 // The listen address from environment variables.
-import { mkdtempSync, renameSync, rmSync } from "node:fs";
+import { renameSync } from "node:fs";
 import { request } from "node:http";
 import { type AddressInfo, createServer, type Server } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { listenAddressOf, urlOf } from "../src/server/node-http.js";
 import type { RunningServer } from "../src/server/serve.js";
 import { type Child, nextMessage, started } from "./processes.js";
-import { call, evaluate, programOf, raw, served } from "./support.js";
+import { call, evaluate, programOf, raw, served, temporaryFolder } from "./support.js";
 
 const ENVIRONMENT = { GEPA_LISTEN: "fd:3", GEPA_TOKEN: "t" };
 
@@ -46,8 +45,7 @@ it("an inherited socket is served, and neither it nor the variables reach the pr
 });
 
 it("over a unix socket any of this machine's own names is an accepted `Host`", async () => {
-  const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const folder = temporaryFolder();
   const parent = createServer();
   const child = onDescriptor(await listened(parent, { path: join(folder, "parent") }));
   renameSync(join(folder, "parent"), join(folder, "socket")); // closing removes it by the name it was made by

@@ -1,13 +1,12 @@
 // Common mistakes: each gets a clear message that names its place.
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { SetupError } from "../src/base/configuration.js";
 import { handler } from "../src/server/handler.js";
 import { type ServeOptions, serve } from "../src/server/serve.js";
 import { started } from "./processes.js";
-import { batchProgramOf, evaluate, programOf, served } from "./support.js";
+import { batchProgramOf, evaluate, programOf, served, temporaryFolder } from "./support.js";
 
 const quiet = { announce: () => {}, ownsProcess: false };
 
@@ -88,9 +87,7 @@ it("HTTP where `evolverpc serve` waits for an answer over stdio", async () => {
 });
 
 it("a token file with no token in it", async () => {
-  const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
-  const tokenFile = join(folder, "token");
+  const tokenFile = join(temporaryFolder(), "token");
   for (const content of ["", "\n", "two words"]) {
     writeFileSync(tokenFile, content);
     expect((await failure(programOf(), { tokenFile })).message).toContain(`the content of the token file ${tokenFile}`);

@@ -3,27 +3,23 @@ import { expect, it, onTestFinished } from "vitest";
 import type { RunContext } from "../src/program/program.js";
 import { traced } from "../src/steps/ai-sdk.js";
 import { tracedFetch } from "../src/steps/traced-fetch.js";
-import { call, evaluate, programOf, served } from "./support.js";
+import { call, programOf, ranProgram, served } from "./support.js";
 
 const seedCandidate = { planner: "Plan the trip in days." };
 const system = seedCandidate.planner;
 const ROME = { role: "user", content: "Rome?" };
 const SYSTEM = { role: "system", content: system };
 const SEARCH = { role: "assistant", content: "First", tool_calls: [{ name: "search", arguments: { city: "Rome" } }] };
-const capture = { capture_traces: true };
 const seconds = expect.any(Number);
 const counted = { calls: 1, input_tokens: 100, output_tokens: 20 };
 
 type Run = (context: RunContext) => unknown;
 
 /** The result of an example of a program with one component, and what was logged. */
-async function ran(run: Run, params: object = capture) {
-  const logged: string[] = [];
-  const program = programOf({ seedCandidate, run: (_, __, context) => run(context) });
-  const server = await served(program, { log: (message) => logged.push(message) });
-  const [result] = await evaluate(server, [0], { candidate: seedCandidate, ...params });
-  expect(result.error).toBeUndefined();
-  return { result, steps: result.trajectory?.steps, logged };
+async function ran(run: Run, params?: object) {
+  const found = await ranProgram(programOf({ seedCandidate, run: (_, __, context) => run(context) }), [0], params);
+  expect(found.result.error).toBeUndefined();
+  return found;
 }
 
 const events = (...all: object[]): string => all.map((each) => `event: x\ndata: ${JSON.stringify(each)}\n\n`).join("");

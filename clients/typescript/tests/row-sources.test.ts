@@ -1,22 +1,20 @@
 // Rows from files, arrays and iterables: read as the optimizer reads them, and checked against a Standard Schema.
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type } from "arktype";
 import fc from "fast-check";
 import * as v from "valibot";
-import { describe, expect, expectTypeOf, it, onTestFinished } from "vitest";
+import { describe, expect, expectTypeOf, it } from "vitest";
 import * as z from "zod";
 import { type Program, readRows, SetupError, splitRows } from "../src/index.js";
 import { csvRecords } from "../src/rows/row-sources.js";
-import { call, evaluate, served } from "./support.js";
+import { call, evaluate, served, temporaryFolder } from "./support.js";
 
 function fileOf(name: string, content: string | Uint8Array): string {
-  const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
-  writeFileSync(join(folder, name), content);
-  return join(folder, name);
+  const path = join(temporaryFolder(), name);
+  writeFileSync(path, content);
+  return path;
 }
 
 async function* streamed<Row>(...rows: Row[]): AsyncGenerator<Row> {

@@ -1,24 +1,20 @@
 import { execFileSync } from "node:child_process";
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { Cancellation } from "../src/base/cancellation.js";
 import { Calls } from "../src/server/calls.js";
 import { type RunningServer, serve } from "../src/server/serve.js";
 import { nextMessage, started } from "./processes.js";
-import { batchProgramOf, call, gate, programOf, raw, served } from "./support.js";
+import { batchProgramOf, call, gate, ONE, programOf, raw, served, temporaryFolder } from "./support.js";
 
 const quiet = { announce: () => {}, ownsProcess: false };
+
+function silenced() {
+  const log = vi.spyOn(console, "error").mockImplementation(() => {});
+  onTestFinished(() => log.mockRestore());
+  return log;
+}
 
 it("a random token is in a file that only its owner reads, gone when the server is", async () => {
   let line = "";
@@ -32,8 +28,7 @@ it("a random token is in a file that only its owner reads, gone when the server 
 });
 
 it("a new token file that a .gitignore includes is refused with the reason, and is not left there", async () => {
-  const top = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
-  onTestFinished(() => rmSync(top, { recursive: true }));
+  const top = temporaryFolder();
   execFileSync("git", ["init", "--quiet"], { cwd: top });
   writeFileSync(join(top, ".gitignore"), "*\n!token\n");
   const tokenFile = join(top, "token");
@@ -42,12 +37,8 @@ it("a new token file that a .gitignore includes is refused with the reason, and 
 });
 
 it("a new token file in a git repository is ignored by git, and a file that exists is left to the user", async () => {
-  const log = vi.spyOn(console, "error").mockImplementation(() => {});
-  const top = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
-  onTestFinished(() => {
-    log.mockRestore();
-    rmSync(top, { recursive: true });
-  });
+  const log = silenced();
+  const top = temporaryFolder();
   const git = (...words: string[]) => execFileSync("git", words, { cwd: top, encoding: "utf8" });
   git("init", "--quiet");
   mkdirSync(join(top, "a [b]"));
@@ -83,17 +74,14 @@ it.each([
   ["evaluates batches", batchProgramOf({ score: undefined as never }), 0],
   ["only scores", { name: "judge", score: () => 1 }, 0],
 ])("a program that %s: a warning names the two remedies if scores are missing", async (_, program, warnings) => {
-  const log = vi.spyOn(console, "error").mockImplementation(() => {});
-  onTestFinished(() => log.mockRestore());
+  const log = silenced();
   await served(program);
   expect(log).toHaveBeenCalledTimes(warnings);
   for (const [line] of log.mock.calls) expect(line).toMatch(/no `score\(example, output\)`: .* --score-with URL`$/);
 });
 
 it("a given token comes from a file or the environment, and is not printed", async () => {
-  const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
-  const tokenFile = join(folder, "token");
+  const tokenFile = join(temporaryFolder(), "token");
   writeFileSync(tokenFile, "from-the-file\n");
   expect((await served(programOf(), { tokenFile })).token).toBe("from-the-file");
 
@@ -113,9 +101,7 @@ it("a given token comes from a file or the environment, and is not printed", asy
 });
 
 it("a missing token file is created for its owner only, and a later start has the same token", async () => {
-  const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
-  const tokenFile = join(folder, "token");
+  const tokenFile = join(temporaryFolder(), "token");
   const first = await served(programOf(), { tokenFile });
   expect(readFileSync(tokenFile, "utf8")).toBe(`${first.token}\n`);
   expect(statSync(tokenFile).mode & 0o777).toBe(0o600);
@@ -124,8 +110,7 @@ it("a missing token file is created for its owner only, and a later start has th
 });
 
 it("processes that start at the same time share the token of a new file", async () => {
-  const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const folder = temporaryFolder();
   const children = [1, 2].map(() => started("tests/programs/token-files.ts", [folder, "100"]));
   for (const child of children) expect((await child.lines.next()).value).toBe("ready");
   for (const child of children) child.process.stdin.write("go");
@@ -138,16 +123,15 @@ it("processes that start at the same time share the token of a new file", async 
 it("a drain finishes running work, refuses new work, and waits until answers are collected", async () => {
   const { opened, open } = gate();
   const server = await served(programOf({ run: () => opened }));
-  const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 1 }] };
-  await call(server, "evaluate", params, { call_id: "a", wait_s: 0 });
+  await call(server, "evaluate", ONE, { call_id: "a", wait_s: 0 });
   let drained = false;
   const drain = server.drain().then(() => {
     drained = true;
   });
   expect((await raw(server, { path: "/health", method: "GET" })).status).toBe(503);
-  expect((await call(server, "evaluate", params)).error).toMatchObject({ code: -32030, data: { retry_after_s: 1 } });
+  expect((await call(server, "evaluate", ONE)).error).toMatchObject({ code: -32030, data: { retry_after_s: 1 } });
   expect((await call(server, "discover")).result).toBeDefined();
-  expect((await call(server, "evaluate", params, { call_id: "a", wait_s: 0 })).result.pending).toBeDefined();
+  expect((await call(server, "evaluate", ONE, { call_id: "a", wait_s: 0 })).result.pending).toBeDefined();
   open();
   expect(drained).toBe(false);
   expect((await call(server, "get_result", { call_id: "a", wait_s: 10 })).result.results[0].status).toBe("ok");
@@ -172,15 +156,13 @@ it("a drain waits for an answer that was asked for by callers that were gone", a
 
 it("a drain does not wait longer than its limit", async () => {
   const server = await served(programOf({ run: () => new Promise(() => {}) }), { drainS: 0.05 });
-  const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 1 }] };
-  await call(server, "evaluate", params, { call_id: "a", wait_s: 0 });
+  await call(server, "evaluate", ONE, { call_id: "a", wait_s: 0 });
   await server.drain();
 });
 
 it("a drain does not wait for cancelled calls to be collected", async () => {
   const server = await served(programOf({ run: () => new Promise(() => {}) }), { drainS: 600 });
-  const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 1 }] };
-  await call(server, "evaluate", params, { call_id: "a", wait_s: 0 });
+  await call(server, "evaluate", ONE, { call_id: "a", wait_s: 0 });
   const drained = server.drain();
   expect((await call(server, "cancel", { call_id: "a" })).result).toEqual({ status: "cancelled" });
   await drained;
@@ -206,8 +188,7 @@ it("a server process announces itself in JSON, drains on SIGTERM and exits", asy
 it("an unhandled rejection in the program does not end the server", async () => {
   const child = started("tests/programs/careless.ts");
   const server = (await nextMessage(child)) as RunningServer;
-  const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 1 }] };
-  expect((await call(server, "evaluate", params)).result.results[0].status).toBe("ok");
-  expect((await call(server, "evaluate", params)).result.results[0].status).toBe("ok");
+  expect((await call(server, "evaluate", ONE)).result.results[0].status).toBe("ok");
+  expect((await call(server, "evaluate", ONE)).result.results[0].status).toBe("ok");
   await child.complained("left alone");
 });

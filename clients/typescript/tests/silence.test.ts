@@ -8,7 +8,7 @@ import { Dispatcher } from "../src/server/dispatcher.js";
 import { HttpRouter } from "../src/server/handler.js";
 import { listen } from "../src/server/node-http.js";
 import { httpTransport } from "../src/server/store.js";
-import { programOf } from "./support.js";
+import { ONE, programOf } from "./support.js";
 
 const SILENCE_MS = 150;
 const HEAD = ["POST /rpc HTTP/1.1", "host: localhost", "authorization: Bearer t", "content-type: application/json"];
@@ -47,8 +47,7 @@ it.each([
 });
 
 it("neither a slow response nor a body that keeps arriving is cut", async () => {
-  const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 1 }] };
-  const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "evaluate", params });
+  const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "evaluate", params: ONE });
   const socket = connected([...HEAD, "connection: close", `content-length: ${body.length}`, "", ""].join("\r\n"));
   const half = body.length / 2;
   for (const part of [body.slice(0, half), body.slice(half)]) {

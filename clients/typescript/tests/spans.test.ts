@@ -4,10 +4,9 @@ import { context, type Span, SpanStatusCode, type Tracer, trace } from "@opentel
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { BasicTracerProvider, type SpanProcessor } from "@opentelemetry/sdk-trace-base";
 import { afterEach, beforeEach, expect, it, onTestFinished, vi } from "vitest";
-import { faults } from "../src/base/validate.js";
 import type { RunContext } from "../src/program/program.js";
 import { step } from "../src/steps/steps.js";
-import { call, evaluate, gate, programOf, served } from "./support.js";
+import { call, evaluate, gate, programOf, ranProgram, served } from "./support.js";
 
 const REPLAYED: any[] = JSON.parse(
   readFileSync(new URL("../../../tests/rpc_server/program/data/spans.json", import.meta.url), "utf8"),
@@ -37,15 +36,8 @@ function setUp(...further: SpanProcessor[]): string[] {
 type Run = (data: any, context: RunContext) => unknown;
 
 /** The results of examples of a program whose components are those of `seedCandidate`, and what was logged. */
-async function ran(run: Run, data: unknown[] = [0], params: object = traced) {
-  const logged: string[] = [];
-  const program = programOf({ seedCandidate, run: (example, _, context) => run(example, context) });
-  const server = await served(program, { log: (message) => logged.push(message) });
-  const results = await evaluate(server, data, { candidate: seedCandidate, ...params });
-  for (const { trajectory } of results) {
-    for (const recorded of trajectory?.steps ?? []) expect(faults("Step", recorded)).toEqual([]);
-  }
-  return { server, logged, results, result: results[0], steps: results[0].trajectory?.steps };
+function ran(run: Run, data?: unknown[], params?: object) {
+  return ranProgram(programOf({ seedCandidate, run: (example, _, context) => run(example, context) }), data, params);
 }
 
 function inSpan<Result>(name: string, fn: (span: Span) => Result, options: object = CHAT): Result {
@@ -340,11 +332,8 @@ it.each(["own", "none"])(
 it("spans that start in `score` are no steps", async () => {
   setUp();
   const score = () => inSpan("judge", () => 1);
-  const server = await served(programOf({ seedCandidate, run: () => inSpan("chat m", () => 1), score }), {
-    log: () => {},
-  });
-  const [result] = await evaluate(server, [0], { candidate: seedCandidate, ...traced });
-  expect(shape(result.trajectory.steps)).toEqual(["chat m"]);
+  const { steps } = await ranProgram(programOf({ seedCandidate, run: () => inSpan("chat m", () => 1), score }));
+  expect(shape(steps)).toEqual(["chat m"]);
 });
 
 it("a span of the minimal provider has what the API promises", async () => {

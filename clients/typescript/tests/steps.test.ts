@@ -1,10 +1,9 @@
 // Steps of programs of several components: what is recorded, from calls of a real server.
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it, onTestFinished, vi } from "vitest";
-import { faults } from "../src/base/validate.js";
 import type { RunContext } from "../src/program/program.js";
 import { step } from "../src/steps/steps.js";
-import { batchProgramOf, call, evaluate, gate, programOf, served } from "./support.js";
+import { answerOf, batchProgramOf, call, evaluate, gate, ONE, programOf, ranProgram, served } from "./support.js";
 
 const traced = { capture_traces: true };
 const seconds = expect.any(Number);
@@ -12,18 +11,9 @@ const seconds = expect.any(Number);
 type Run = (data: any, context: RunContext) => unknown;
 
 /** The results of examples of a program whose components are `rules`, and what was logged. */
-async function ran(run: Run, data: unknown[] = [0], { params = traced, ...parts }: any = {}) {
-  const logged: string[] = [];
+function ran(run: Run, data?: unknown[], { params, limitS = 300, ...parts }: any = {}) {
   const program = programOf({ run: (example, _, context) => run(example, context), ...parts });
-  const server = await served(program, {
-    log: (message) => logged.push(message),
-    exampleTimeoutS: parts.limitS ?? 300,
-  });
-  const results = await evaluate(server, data, params);
-  for (const { trajectory } of results) {
-    for (const recorded of trajectory?.steps ?? []) expect(faults("Step", recorded)).toEqual([]);
-  }
-  return { server, logged, results, result: results[0], steps: results[0].trajectory?.steps };
+  return ranProgram(program, data, params, { exampleTimeoutS: limitS });
 }
 
 it("a step holds inputs, outputs and seconds, and returns the result as it is", async () => {
@@ -193,14 +183,9 @@ it.each([[5], [{}], [null], [{ name: 5 }]])("a step of %o is a mistake, traced o
 
 it("a step of an unknown component is recorded, and reported once", async () => {
   const seedCandidate = { plan: "", planner: "", writer: "" };
-  const logged: string[] = [];
   const run: Run = (_, context) => context.step("planer", {}, () => 1);
-  const server = await served(programOf({ seedCandidate, run: (data, _, context) => run(data, context) as never }), {
-    log: (message) => logged.push(message),
-  });
-  const batch = [0, 1].map((data) => ({ id: "a", data }));
-  const { result } = await call(server, "evaluate", { candidate: seedCandidate, batch, ...traced });
-  expect(result.results[1].trajectory.steps).toMatchObject([{ component: "planer", outputs: 1 }]);
+  const { results, logged } = await ran(run, [0, 1], { seedCandidate });
+  expect(results[1].trajectory.steps).toMatchObject([{ component: "planer", outputs: 1 }]);
   expect(logged).toEqual([
     'a step is of component "planer": the candidate has no such component, it has plan, planner, writer',
   ]);
@@ -336,12 +321,9 @@ it("feedback on components is sent, and what is wrong with it is reported once",
     },
   });
   const seedCandidate = { rules: "", tone: "" };
-  const logged: string[] = [];
-  const run = (_: unknown, __: unknown, context: RunContext) => context.step("rules", {}, () => 1);
-  const server = await served(programOf({ seedCandidate, run, score }), { log: (message) => logged.push(message) });
-  const batch = [0, 1].map((data) => ({ id: "a", data }));
-  const { result } = await call(server, "evaluate", { candidate: seedCandidate, batch, ...traced });
-  expect(result.results[0]).toMatchObject({
+  const run: Run = (_, context) => context.step("rules", {}, () => 1);
+  const { result, logged } = await ran(run, [0, 1], { seedCandidate, score });
+  expect(result).toMatchObject({
     feedback: "good",
     component_feedback: { rules: "better", tone: "warm", ruels: "odd" },
   });
@@ -431,12 +413,8 @@ it("in a runtime without Node's modules steps are recorded through the context, 
     context.step({ name: "outer" }, {}, () =>
       context.step("rules", { map: new Map() }, () => web.step({ name: "unseen" }, {}, () => 1)),
     );
-  const handle = web.handler(programOf({ run }), { token: "t" });
-  const params = { candidate: { rules: "" }, batch: [{ id: "a", data: 0 }], ...traced };
-  const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "evaluate", params });
-  const headers = { authorization: "Bearer t", "content-type": "application/json" };
-  const answer = await handle(new Request("http://localhost/rpc", { method: "POST", headers, body }));
-  const { output, trajectory } = ((await answer.json()) as any).result.results[0];
+  const handle = web.handler(programOf({ run }), { token: "secret" });
+  const { output, trajectory } = (await answerOf(handle, "evaluate", { ...ONE, ...traced })).result.results[0];
   expect(output).toBe(1);
   expect(trajectory.steps).toMatchObject([{ name: "outer" }, { component: "rules" }]);
 });

@@ -1,8 +1,13 @@
-// Servers on ephemeral ports, and a client that can send any request, in particular invalid ones.
+// Servers on ephemeral ports, a client that can send any request, in particular invalid ones, and what else many tests need.
+import { mkdtempSync, rmSync } from "node:fs";
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Readable } from "node:stream";
-import { onTestFinished } from "vitest";
+import { expect, onTestFinished } from "vitest";
+import { faults } from "../src/base/validate.js";
 import type { BatchProgram, FunctionProgram, Program } from "../src/program/program.js";
+import type { FetchHandler } from "../src/server/handler.js";
 import { type RunningServer, type ServeOptions, serve } from "../src/server/serve.js";
 
 /** Serves a program until the test is over. */
@@ -86,6 +91,46 @@ export async function evaluate(
   const answer = await call(server, "evaluate", { candidate: { rules: "" }, batch, ...more }, meta);
   if (answer.error) throw new Error(JSON.stringify(answer.error));
   return answer.result.results;
+}
+
+/** The params of an evaluation of one example. */
+export const ONE = { candidate: { rules: "" }, batch: [{ id: "a", data: "x" }] };
+
+/** The results of examples of a program, by default traced, and what it logged. */
+export async function ranProgram(
+  program: FunctionProgram<any, any>,
+  data: unknown[] = [0],
+  params: object = { capture_traces: true },
+  options: ServeOptions = {},
+) {
+  const logged: string[] = [];
+  const server = await served(program, { log: (message) => logged.push(message), ...options });
+  const results = await evaluate(server, data, { candidate: program.seedCandidate, ...params });
+  for (const { trajectory } of results) {
+    for (const recorded of trajectory?.steps ?? []) expect(faults("Step", recorded)).toEqual([]);
+  }
+  return { server, logged, results, result: results[0], steps: results[0].trajectory?.steps };
+}
+
+/** One call of a fetch handler whose token is `secret`. */
+export function callOf(method: string, params: object = {}, headers: Record<string, string> = {}): Request {
+  return new Request("http://localhost/rpc", {
+    method: "POST",
+    headers: { authorization: "Bearer secret", "content-type": "application/json", ...headers },
+    body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
+  });
+}
+
+/** The whole JSON-RPC answer of such a handler. */
+export async function answerOf(handle: FetchHandler, method: string, params: object = {}): Promise<any> {
+  return (await handle(callOf(method, params))).json();
+}
+
+/** A folder that is there until the test is over. */
+export function temporaryFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "evolverpc-test-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  return folder;
 }
 
 /** A promise to be settled by hand. */
