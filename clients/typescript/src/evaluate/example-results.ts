@@ -3,12 +3,10 @@
 import { describeFailure, finite, InvalidResult } from "../base/failure.js";
 import { type JsonValue, NotJson, toExactJson, toJsonValue, wellFormed } from "../base/json.js";
 import { jsonOrRepr } from "../base/json-or-repr.js";
-import type { Notices } from "../base/notices.js";
 import { faults } from "../base/validate.js";
 import { isObject, shown } from "../base/values.js";
 import type { ExampleError, ExampleResult, Usage } from "../generated/types.js";
-import type { Candidate } from "../program/program.js";
-import { PARSE_FAILURE, ParseFailure, unknownComponent } from "../steps/steps.js";
+import { PARSE_FAILURE, ParseFailure } from "../steps/steps.js";
 import type { Call, ExampleCalls } from "../wire/example-calls.js";
 import { judge } from "../wire/verdict.js";
 import type { Outcome } from "./deadline.js";
@@ -227,16 +225,4 @@ function readComponentFeedback(given: unknown): Record<string, string> {
     return [wellFormed(name), wellFormed(text)];
   });
   return Object.fromEntries(texts);
-}
-
-/** Report feedback on a component that does not exist. */
-export function reportComponentFeedback(
-  { component_feedback: feedback }: ExampleResult,
-  candidate: Candidate,
-  notices: Notices,
-): void {
-  for (const name of Object.keys(feedback ?? {})) {
-    if (Object.hasOwn(candidate, name)) continue;
-    notices.once(`component_feedback names ${JSON.stringify(name)}: ${unknownComponent(Object.keys(candidate))}`);
-  }
 }

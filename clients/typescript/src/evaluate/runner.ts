@@ -26,7 +26,7 @@ import {
 import type { FilledExample } from "../rows/rows.js";
 import { watchAiSdk } from "../steps/ai-sdk-telemetry.js";
 import { runExample } from "../steps/spans.js";
-import { parseFailure, unrecordedStep } from "../steps/steps.js";
+import { checkComponent, parseFailure, unrecordedStep } from "../steps/steps.js";
 import { TrajectoryRecorder } from "../steps/trajectory.js";
 import { ExampleCalls } from "../wire/example-calls.js";
 import { whileRunning } from "../wire/place.js";
@@ -40,7 +40,6 @@ import {
   finishedResult,
   readBatchResult,
   readScore,
-  reportComponentFeedback,
   rescored,
   unfinishedResult,
   withoutModelResult,
@@ -209,7 +208,7 @@ export class Runner {
         const trajectory = captureTraces ? trajectoryOf(steps, trace) : undefined;
         const result =
           this.#withoutModel(taken, attempt()) ?? finishedResult(taken, score, { ...attempt(), trajectory });
-        reportComponentFeedback(result, candidate, this.#notices);
+        this.#checkFeedback(result, candidate);
         return [result];
       };
       const soFar = () => {
@@ -229,7 +228,7 @@ export class Runner {
           const isTaken = found.status === "ok" || found.status === "rollout";
           const output = (found.output ?? null) as JsonValue;
           const result = (isTaken ? this.#withoutModel(output, attempt) : undefined) ?? found;
-          reportComponentFeedback(result, candidate, this.#notices);
+          this.#checkFeedback(result, candidate);
           return result;
         } catch (error) {
           return failedResult(error, attempt);
@@ -242,6 +241,12 @@ export class Runner {
       };
       return { work, soFar };
     };
+  }
+
+  #checkFeedback({ component_feedback: feedback }: ExampleResult, candidate: Candidate): void {
+    for (const name of Object.keys(feedback ?? {})) {
+      checkComponent(name, candidate, "component_feedback names", this.#notices);
+    }
   }
 
   /** The result of an example whose last call of a model failed; undefined if none did, or if results are taken all the same. */

@@ -1,7 +1,8 @@
 /** Steps of an example's run, as programs write them: which component did what, what went into it and what came out. */
 
+import type { Notices } from "../base/notices.js";
 import { isObject, shown } from "../base/values.js";
-import type { RunStep } from "../program/program.js";
+import type { Candidate, RunStep } from "../program/program.js";
 import { currentPlace } from "../wire/place.js";
 
 /** The type of an error for a model's answer without the expected structure. */
@@ -36,9 +37,11 @@ export const unrecordedStep: RunStep = (label, _inputs, fn) => {
   return fn({ usage: {}, outputs: undefined }) as never;
 };
 
-/** State that a candidate lacks a component, and which ones it has. */
-export function unknownComponent(components: readonly string[]): string {
-  return `the candidate has no such component, it has ${[...components].sort().join(", ")}`;
+/** Report a component that the candidate does not have; `where`: what names it. */
+export function checkComponent(component: string, candidate: Candidate, where: string, notices: Notices): void {
+  if (Object.hasOwn(candidate, component)) return;
+  const known = Object.keys(candidate).sort().join(", ");
+  notices.once(`${where} ${JSON.stringify(component)}: the candidate has no such component, it has ${known}`);
 }
 
 /** The parts of a label, and a title for messages. */

@@ -12,7 +12,7 @@ import type { Candidate, RunStep, StepHandle } from "../program/program.js";
 import { currentPlace, inPlace } from "../wire/place.js";
 import { activeContext, spanContextOf } from "./opentelemetry.js";
 import { type Span, spanKind, stepOfSpan } from "./span-values.js";
-import { PARSE_FAILURE, ParseFailure, type ReadLabel, readLabel, unknownComponent, unrecordedStep } from "./steps.js";
+import { checkComponent, PARSE_FAILURE, ParseFailure, type ReadLabel, readLabel, unrecordedStep } from "./steps.js";
 
 declare module "../wire/place.js" {
   interface Place {
@@ -26,6 +26,7 @@ declare module "../wire/place.js" {
 /** Steps within one another; a step within the deepest is recorded beside it. */
 const DEEPEST = 50;
 
+const OF_COMPONENT = "a step is of component";
 const UNFINISHED = { type: "unfinished", message: "the step did not end before its example" };
 
 /** Records the steps of one attempt at an example, of which a trajectory is wanted: those of the program's own, and those of spans. */
@@ -46,7 +47,7 @@ export class TrajectoryRecorder {
       this.#reportLate(title);
       return unrecordedStep(label, inputs, fn);
     }
-    if (component !== undefined) checkComponent(component, this.candidate, this.notices);
+    if (component !== undefined) checkComponent(component, this.candidate, OF_COMPONENT, this.notices);
     const recorded = new ProgramStep({ component, name, title }, inputs);
     this.#add(recorded, this.#spanSteps.get(spanContextOf(activeContext())?.spanId ?? ""));
     const end = <Value>(value: Value): Value => {
@@ -230,12 +231,6 @@ class ProgramStep extends StepNode implements StepHandle {
   }
 }
 
-/** Report a step of a component that does not exist. */
-function checkComponent(component: string, candidate: Candidate, notices: Notices): void {
-  if (Object.hasOwn(candidate, component)) return;
-  notices.once(`a step is of component ${JSON.stringify(component)}: ${unknownComponent(Object.keys(candidate))}`);
-}
-
 function textOf(value: unknown): string {
   return typeof value === "string" ? wellFormed(value) : JSON.stringify(jsonOrRepr(value));
 }
@@ -262,7 +257,7 @@ class SpanStep extends StepNode {
     if (found === undefined) return undefined;
     const step = jsonOrRepr(found.values) as Step;
     const { component } = step;
-    if (component) checkComponent(component, candidate, notices);
+    if (component) checkComponent(component, candidate, OF_COMPONENT, notices);
     else if (found.kind === "model" && !around.some((each) => each.component)) {
       const { messages } = step.inputs as { messages?: unknown };
       notices.once(ofNoComponent(this.span.name, messages !== undefined));
