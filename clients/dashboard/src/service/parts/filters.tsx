@@ -1,5 +1,6 @@
 /** Parts of a view, each with its address. */
 
+import { Tabs } from "../../parts/tabs";
 import { type ServiceView, viewAddress } from "../place";
 
 interface Props {
@@ -10,13 +11,7 @@ interface Props {
 }
 
 export function Filters({ label, view, names, current }: Props) {
-  return (
-    <nav class="row filters" aria-label={label}>
-      {names.map((name) => (
-        <a key={name} href={viewAddress(view, { show: name })} aria-current={name === current ? "true" : undefined}>
-          {name}
-        </a>
-      ))}
-    </nav>
-  );
+  const address = (name: string) => viewAddress(view, { show: name });
+  const views = names.map((name) => [address(name), name] as const);
+  return <Tabs class="row filters" label={label} views={views} current={address(current)} />;
 }
