@@ -118,10 +118,4 @@ describe("a client", () => {
     const client = await answering(status, body, { location: "http://127.0.0.1:1/rpc" });
     await expect(client.discover()).rejects.toBeInstanceOf(kind);
   });
-
-  it("distinguishes a lost connection from a response", async () => {
-    const server = await served(programOf());
-    await server.close();
-    await expect(new RpcClient(server.url, { token: server.token }).discover()).rejects.toBeInstanceOf(ConnectionLost);
-  });
 });

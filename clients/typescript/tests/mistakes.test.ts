@@ -3,7 +3,6 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { SetupError } from "../src/base/configuration.js";
-import { handler } from "../src/server/handler.js";
 import { type ServeOptions, serve } from "../src/server/serve.js";
 import { started } from "./processes.js";
 import { batchProgramOf, evaluate, programOf, served, temporaryFolder } from "./support.js";
@@ -108,11 +107,6 @@ it("a failing seed function is reported with the program's own frames", async ()
   const { message } = await failure(programOf({ seedCandidate }));
   expect(message).toMatch(/^`seedCandidate` failed: RangeError: no such prompt\n {4}at .*mistakes\.test\.ts/);
   expect(message).not.toContain("/src/");
-});
-
-it("a handler throws the same error when it is created", () => {
-  expect(() => handler(programOf({ run: 1 as never }), { token: "t" })).toThrow(SetupError);
-  expect(() => handler(programOf(), { token: "two words" })).toThrow("the option `token` must be a token");
 });
 
 it("a process that cannot start names its own line and exits with a status", async () => {

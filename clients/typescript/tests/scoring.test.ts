@@ -2,7 +2,6 @@ import { expect, it } from "vitest";
 import { SetupError } from "../src/base/configuration.js";
 import type { CallContext, ScoreProgram } from "../src/program/program.js";
 import { serve } from "../src/server/serve.js";
-import { nextMessage, started } from "./processes.js";
 import { call, evaluate, gate, programOf, raw, served } from "./support.js";
 
 const rollout = { status: "rollout", score: null, output: "x", seconds: 9 };
@@ -161,15 +160,4 @@ it("a scoring call reports progress, is idempotent, and can be cancelled", async
   expect((await call(server, "cancel", { call_id: "c" })).result).toEqual({ status: "cancelled" });
   await aborted.opened;
   expect((await call(server, "get_result", { call_id: "c" })).error.code).toBe(-32027);
-});
-
-it("a program that only scores is also served over stdio", async () => {
-  const child = started("tests/programs/judge.ts");
-  const send = (id: number, method: string, params: object): void => {
-    child.process.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
-  };
-  send(1, "discover", {});
-  expect((await nextMessage(child)).result).toMatchObject({ program: { components: [] } });
-  send(2, "score", asked(["x"]));
-  expect((await nextMessage(child)).result.results[0].score).toBe(1);
 });

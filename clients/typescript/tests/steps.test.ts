@@ -330,13 +330,6 @@ it("feedback on components is sent, and what is wrong with it is reported once",
   expect(logged).toEqual(['component_feedback names "ruels": the candidate has no such component, it has rules, tone']);
 });
 
-it("feedback on a component is no mistake where nothing reports steps", async () => {
-  const score = () => ({ score: 1, component_feedback: { rules: "better" } });
-  const { result, logged } = await ran(() => 1, [0], { score });
-  expect(result.component_feedback).toEqual({ rules: "better" });
-  expect(logged).toEqual([]);
-});
-
 it.each([
   ["text", "component_feedback must be an object"],
   [{ rules: 5 }, "component_feedback.rules must be a text or {feedback, score?}, not 5"],
@@ -391,14 +384,6 @@ it("a scorer that does not read trajectories gets none, and is not asked to", as
   const { capabilities } = (await call(server, "discover")).result;
   expect(capabilities).toContain("steps");
   expect(capabilities).not.toContain("score_trajectories");
-});
-
-it("a new scoring replaces the feedback on components", async () => {
-  const server = await served({ name: "judge", score: () => [1, "new"] as const });
-  const old = { status: "ok", score: 0, output: 1, seconds: 0, component_feedback: { rules: "old" } };
-  const { result } = await call(server, "score", { batch: [{ id: "a", data: 0 }], results: [old] });
-  expect(result.results[0]).toMatchObject({ feedback: "new" });
-  expect(result.results[0]).not.toHaveProperty("component_feedback");
 });
 
 it("in a runtime without Node's modules steps are recorded through the context, one after another", async () => {
