@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -17,9 +16,6 @@ from gepa_client.journal.store import STORE_VARIABLE
 from gepa_client.sandboxing.session_interface import SWEEP, Log, NoSandboxes
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.views.console import USAGE, echo, fail, log_markup, make_console, safe
-
-if TYPE_CHECKING:
-    from gepa_client.sandboxing.session import OpenSetup
 
 START_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 5.0
@@ -35,7 +31,6 @@ def sandboxed(
     count: int | None = None,
     spent_usd: float = 0.0,
     failed: int = USAGE,
-    open_setup: "OpenSetup | None" = None,
 ) -> Iterator[NoSandboxes]:
     """Start sandboxes for the block, the first of them ready, if `settings` name a repository.
 
@@ -53,7 +48,7 @@ def sandboxed(
 
     console = make_console(stderr=quiet)
     size = settings.sandboxes if count is None else count
-    session = sessions.SandboxSession(settings, run_id, open_setup or setup.open_setup, size=size)
+    session = sessions.SandboxSession(settings, run_id, setup.open_setup, size=size)
     with sessions.signals_interrupt():
         try:
             try:

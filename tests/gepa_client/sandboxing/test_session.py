@@ -87,8 +87,10 @@ def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def setup() -> FakeSetup:
-    return FakeSetup()
+def setup(monkeypatch: pytest.MonkeyPatch) -> FakeSetup:
+    made = FakeSetup()
+    monkeypatch.setattr("gepa_client.sandboxing.setup.open_setup", made.open)
+    return made
 
 
 def settings(**given: Any) -> RunConfig:
@@ -98,7 +100,7 @@ def settings(**given: Any) -> RunConfig:
 def test_the_first_is_ready_when_the_block_begins_and_all_are_gone_after_it(
     setup: FakeSetup, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with sandboxed(settings(sandboxes=3), "run", AGAIN, spent_usd=1.5, open_setup=setup.open) as sandboxes:
+    with sandboxed(settings(sandboxes=3), "run", AGAIN, spent_usd=1.5) as sandboxes:
         fleet = sandboxes.settings.fleet
         assert fleet is not None
         assert sandboxes.settings.ref == COMMIT
@@ -117,10 +119,7 @@ def test_if_no_sandbox_starts_the_reason_and_the_next_command_are_printed(
     setup: FakeSetup, capsys: pytest.CaptureFixture[str]
 ) -> None:
     setup.fails = RuntimeUnavailable("there is no bwrap: apt-get install bubblewrap")
-    with (
-        pytest.raises(typer.Exit) as ended,
-        sandboxed(settings(), "run", AGAIN, failed=3, open_setup=setup.open),
-    ):
+    with pytest.raises(typer.Exit) as ended, sandboxed(settings(), "run", AGAIN, failed=3):
         pytest.fail("nothing is there to work with")
     output = capsys.readouterr().err
     assert ended.value.exit_code == 3
@@ -130,7 +129,7 @@ def test_if_no_sandbox_starts_the_reason_and_the_next_command_are_printed(
 
 
 def test_an_error_in_the_block_ends_the_sandboxes_and_propagates(setup: FakeSetup) -> None:
-    with pytest.raises(KeyError), sandboxed(settings(), "run", AGAIN, open_setup=setup.open):
+    with pytest.raises(KeyError), sandboxed(settings(), "run", AGAIN):
         raise KeyError("x")
     assert (setup.up, setup.closed) == (0, 1)
 
@@ -139,7 +138,7 @@ def test_events_of_the_gateway_are_sent_to_the_optimizer(setup: FakeSetup) -> No
     driver, notes = FakeDriver(), list[Log]()
     tokens = TokenCounts(input=10, cached=2, output=5)
     call = ProviderCall("s0", "openai", "m", "/v1/chat", 200, 0.1, tokens, 0.5, 0.5, streamed=False)
-    with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
+    with sandboxed(settings(), "run", AGAIN) as sandboxes:
         for event in (call, GatewayRefusal("s0", "example.com", "not allowed"), CapReached(), Log("fetching [x]")):
             setup.receive(event)
         until(lambda: sandboxes.forward(driver, notes.append) or (len(driver.messages) == 3 and notes))
@@ -157,7 +156,7 @@ def test_events_of_the_optimizer_reach_the_sandboxes(setup: FakeSetup, monkeypat
     monkeypatch.setattr("gepa_client.sandboxing.session.IDLE_S", 0.05)
     given = settings(sandboxes=4)
     notes: list[Log] = []
-    with sandboxed(given, "run", AGAIN, open_setup=setup.open) as sandboxes:
+    with sandboxed(given, "run", AGAIN) as sandboxes:
         fleet = sandboxes.settings.fleet
         assert fleet is not None
         until(lambda: setup.up == 4)
@@ -181,7 +180,7 @@ def test_events_of_the_optimizer_reach_the_sandboxes(setup: FakeSetup, monkeypat
 
 def test_a_death_is_reported_and_the_run_pauses_if_no_sandbox_can_be_started(setup: FakeSetup) -> None:
     driver, notes = FakeDriver(), list[Log]()
-    with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
+    with sandboxed(settings(), "run", AGAIN) as sandboxes:
         setup.fails = RuntimeUnavailable("the machine is full")
         setup.made[0].die_soon()
         until(lambda: sandboxes.forward(driver, notes.append) or driver.stopped)
@@ -193,7 +192,7 @@ def test_the_sandboxes_are_replaced_if_the_run_continues_at_the_spend_cap(
     setup: FakeSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gepa_client.sandboxing.session.CAP_GRACE_S", 0.0)
-    with sandboxed(settings(), "run", AGAIN, open_setup=setup.open) as sandboxes:
+    with sandboxed(settings(), "run", AGAIN) as sandboxes:
         setup.receive(CapReached())
         until(lambda: sandboxes.forward(FakeDriver(), print) or setup.up == 0)
 
