@@ -36,6 +36,7 @@ from gepa_client.page.event_log import EventLog, to_json
 from gepa_client.page.run_details import DETAILS, BadQuery, RunDetails
 from gepa_client.page.run_list import runs
 from gepa_client.page.run_reader import WatchedRuns
+from gepa_client.steering.user_requests import post_request
 
 T = TypeVar("T")
 
@@ -78,19 +79,13 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-Steer = Callable[[Store, str, Any], Any]
-"""Queues what a user asks of a run; returns what is answered. Raises `ValueError` and `JournalError`."""
-
 
 class PageServer:
-    """The application. `url`: of the store; `page`: the files of `built_page`; `steer`: None if no run can be steered.
+    """The application. `url`: of the store; `page`: the files of `built_page`; `token`: what the address holds."""
 
-    `token`: what the address holds.
-    """
-
-    def __init__(self, url: str, page: dict[str, bytes], *, steer: Steer | None = None) -> None:
+    def __init__(self, url: str, page: dict[str, bytes]) -> None:
         self.token = secrets.token_urlsafe(TOKEN_BYTES)
-        self._url, self._page, self._steer = url, page, steer
+        self._url, self._page = url, page
         self._key = secrets.token_urlsafe(TOKEN_BYTES)
         self._session = secrets.token_urlsafe(TOKEN_BYTES)
         self._host = ""
@@ -253,12 +248,10 @@ class PageServer:
         return _json(await self._read(read))
 
     async def _post_steer(self, request: web.Request) -> web.Response:
-        run_id, steer = await self._run_id(request), self._steer
-        if steer is None:
-            return _error(501, "this version cannot steer a run")
+        run_id = await self._run_id(request)
         asked = await _posted(request, LARGEST_REQUEST)
         try:
-            return _json(await self._read(lambda store: steer(store, run_id, asked)))
+            return _json(await self._read(lambda store: post_request(store, run_id, asked)))
         except ValueError as error:
             return _error(400, str(error))
         except RecursionError:

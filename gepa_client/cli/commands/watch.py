@@ -19,7 +19,6 @@ from gepa_client.journal.store import LAST, default_store
 from gepa_client.journal.stored_fields import OVER
 from gepa_client.page.built_page import PageMissing, built_page
 from gepa_client.page.page_server import PageServer, serving
-from gepa_client.steering.user_requests import post_request
 from gepa_client.views.console import echo, make_console, refuse
 
 
@@ -41,7 +40,7 @@ def watch(
     with open_cli_run(store, run) as (_, found):
         is_over = found.status in OVER
     try:
-        server = PageServer(default_store(store), built_page(), steer=post_request)
+        server = PageServer(default_store(store), built_page())
     except PageMissing as error:
         refuse(str(error))
     try:

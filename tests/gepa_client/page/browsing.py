@@ -79,8 +79,8 @@ class Browser:
 
 
 @contextmanager
-def served(url: str, **more: Any) -> Iterator[PageServer]:
+def served(url: str) -> Iterator[PageServer]:
     """A server of the page in a thread of its own; ends with all its connections."""
-    server = PageServer(url, PAGE, **more)
+    server = PageServer(url, PAGE)
     with in_a_thread(serving(server)):
         yield server

@@ -17,7 +17,6 @@ from gepa_client.journal.requests import digest_of, evaluate_key
 from gepa_client.journal.store import open_store
 from gepa_client.page import page_server
 from gepa_client.page.page_server import HEADERS, PageServer
-from gepa_client.steering.user_requests import post_request
 from tests.gepa_client.page.browsing import TIMEOUT_S, Browser, served
 from tests.gepa_client.stored_run import RUN_ID, Made, decisions, put
 
@@ -56,7 +55,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def server(store: str) -> Iterator[PageServer]:
-    with served(store, steer=post_request) as made:
+    with served(store) as made:
         yield made
 
 
