@@ -39,6 +39,17 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o666) -> None
     draft.replace(path)
 
 
+def write_all(descriptor: int, content: bytes) -> bool:
+    """Write all of it to a pipe or a socket; return whether that still has a reader."""
+    left = memoryview(content)
+    try:
+        while left:
+            left = left[os.write(descriptor, left) :]
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+    return True
+
+
 @asynccontextmanager
 async def locked(file: Path, waiting: Callable[[], None] = lambda: None) -> AsyncIterator[None]:
     """Hold the lock in one task of one process at a time; `waiting` is called once if another holds it."""

@@ -1,6 +1,5 @@
 """The events of a run: read its progress at intervals, and write them all, without secrets, to supervisor and file."""
 
-import os
 import queue
 import threading
 import time
@@ -11,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from evolverpc_common.files import write_all
 from evolverpc_common.redaction import Secrets
 from gepa_client.errors import unreadable
 from gepa_client.gepa.adapter import RemoteAdapter
@@ -62,7 +62,7 @@ class EventWriter:
         while (event := self._events.get()) is not None:
             line = event.model_dump_json().encode() + b"\n"
             if supervisor_reads:
-                supervisor_reads = self._send(line)
+                supervisor_reads = write_all(self._descriptor, line)  # without it the file is still written
             if event.event == "model_calls":
                 totals = line
             elif self._file is not None and event.event != "progress":
@@ -73,15 +73,6 @@ class EventWriter:
                     fault = unreadable(self._file.path, error)
                     self._file = None
                     self.emit(Warned(message=f"events are no longer written: {fault}"))
-
-    def _send(self, line: bytes) -> bool:
-        left = memoryview(line)
-        try:
-            while left:
-                left = left[os.write(self._descriptor, left) :]
-        except BrokenPipeError:
-            return False  # the supervisor is gone; the file is still written
-        return True
 
 
 class _EventsFile:

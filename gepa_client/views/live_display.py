@@ -1,6 +1,5 @@
 """Displays of a run: live on a terminal, as plain lines elsewhere, as JSON events; its present state in words."""
 
-import os
 import signal
 import sys
 import time
@@ -19,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evolverpc_common.display_text import counted, one_line, plain_json
+from evolverpc_common.files import write_all
 from gepa_client.evolution.names import candidate_name
 from gepa_client.journal import run_events as events
 from gepa_client.report.event_words import PHASES, EventText, clock, event_line, fleet_line, rejected_text
@@ -124,11 +124,7 @@ class EventStream:
 
     def _write(self, line: bytes) -> bool:
         """Return whether there is a reader; without one nothing more is written."""
-        left = memoryview(line + b"\n")
-        try:
-            while left and self._descriptor is not None:
-                left = left[os.write(self._descriptor, left) :]
-        except (BrokenPipeError, ConnectionResetError):
+        if self._descriptor is not None and not write_all(self._descriptor, line + b"\n"):
             self._descriptor = None
         return self._descriptor is not None
 
