@@ -15,14 +15,12 @@ MOST_BYTES = 10 * 2**20
 class Conversation:
     """What a request asks. `messages`: (role, text) of each that is not the system's; tools answer as `tool`.
 
-    `instructions`: the texts of the system. `tools`: name -> description. `schema`: the JSON schema of the answer that
-    is asked for, `{}` if it is free text.
+    `instructions`: the texts of the system. `tools`: name -> description.
     """
 
     instructions: str
     messages: tuple[tuple[str, str], ...]
     tools: Mapping[str, str]
-    schema: Mapping[str, Any]
 
     @property
     def last(self) -> str:
@@ -119,15 +117,12 @@ def _text(content: Any) -> str:
     return content or "" if isinstance(content, str | None) else "\n".join(block["text"] for block in content)
 
 
-def _conversation(
-    messages: Iterable[tuple[str, str]], tools: Iterable[Mapping[str, Any]], schema: Mapping[str, Any]
-) -> Conversation:
+def _conversation(messages: Iterable[tuple[str, str]], tools: Iterable[Mapping[str, Any]]) -> Conversation:
     every = list(messages)
     return Conversation(
         "\n".join(text for role, text in every if role in ("system", "developer")),
         tuple((role, text) for role, text in every if role not in ("system", "developer")),
         {tool["name"]: tool.get("description") or "" for tool in tools},
-        schema,
     )
 
 
@@ -143,8 +138,7 @@ def _arguments(call: ToolCall) -> str:
 def _read_chat(request: Any) -> Conversation:
     messages = [(message["role"], _text(message.get("content"))) for message in request["messages"]]
     tools = [tool["function"] for tool in request.get("tools") or []]
-    schema = (request.get("response_format") or {}).get("json_schema", {}).get("schema", {})
-    return _conversation(messages, tools, schema)
+    return _conversation(messages, tools)
 
 
 def _write_chat(answer: Answer, call_id: str, read: int, written: int) -> dict[str, Any]:
@@ -169,8 +163,7 @@ def _read_response(request: Any) -> Conversation:
             messages.append(("tool", _text(item["output"])))
         elif "role" in item:
             messages.append((item["role"], _text(item["content"])))
-    schema = ((request.get("text") or {}).get("format") or {}).get("schema", {})
-    return _conversation(messages, request.get("tools") or [], schema)
+    return _conversation(messages, request.get("tools") or [])
 
 
 def _write_response(answer: Answer, call_id: str, read: int, written: int) -> dict[str, Any]:
@@ -200,7 +193,7 @@ def _write_response(answer: Answer, call_id: str, read: int, written: int) -> di
 
 def _read_message(request: Any) -> Conversation:
     messages = [(message["role"], _text(message["content"])) for message in request["messages"]]
-    return _conversation([("system", _text(request.get("system"))), *messages], request.get("tools") or [], {})
+    return _conversation([("system", _text(request.get("system"))), *messages], request.get("tools") or [])
 
 
 def _write_message(answer: Answer, call_id: str, read: int, written: int) -> dict[str, Any]:
@@ -225,7 +218,7 @@ def _read_contents(request: Any) -> Conversation:
         if not returned:
             messages.append((content["role"], _parts(content)))
     tools = [one for tool in request.get("tools") or [] for one in tool["functionDeclarations"]]
-    return _conversation(messages, tools, (request.get("generationConfig") or {}).get("responseJsonSchema", {}))
+    return _conversation(messages, tools)
 
 
 def _parts(content: Any) -> str:
