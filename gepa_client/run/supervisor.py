@@ -36,7 +36,6 @@ class LaunchedDriver(Protocol):
 
     stdin: IO[bytes] | None
     stdout: IO[bytes] | None
-    pid: int
     returncode: int
 
     def kill(self) -> None:
@@ -134,11 +133,6 @@ class DriverProcess:
 
     def __exit__(self, *_: object) -> None:
         self.end()
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return self._process.pid
 
     def next(self, timeout_s: float) -> Event | None:
         """Return the next event, or None after `timeout_s` without one.

@@ -84,7 +84,6 @@ class _PipedDriver:
         self._ended = asyncio.run_coroutine_threadsafe(_status(ending), loop)
         self.stdin: IO[bytes] | None = stdin
         self.stdout: IO[bytes] | None = stdout
-        self.pid = 0
         self.returncode = 0
 
     def kill(self) -> None:
