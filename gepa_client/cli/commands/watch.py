@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from gepa_client.cli.arguments import StoreUrl
+from gepa_client.cli.arguments import RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run
 from gepa_client.journal.store import LAST, default_store
 from gepa_client.journal.stored_fields import OVER
@@ -23,10 +23,7 @@ from gepa_client.views.console import echo, make_console, refuse
 
 
 def watch(
-    run: Annotated[
-        str,
-        typer.Argument(metavar="RUN", help="Its id, its name, any part of them that no other run has, or `last`."),
-    ] = LAST,
+    run: RunName = LAST,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="Port; 0 takes a free one.")] = 0,
     no_open: Annotated[bool, typer.Option("--no-open", help="Print the address only; open no browser.")] = False,
     ends_with_stdin: Annotated[bool, typer.Option("--ends-with-stdin", hidden=True)] = False,
