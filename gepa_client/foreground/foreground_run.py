@@ -14,6 +14,7 @@ from typing import Self
 
 from rich.console import Console
 
+from evolverpc_common.files import replace_file
 from evolverpc_common.processes import signals_handled
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import ClientError, JournalError, NoCertificate, summary
@@ -204,7 +205,9 @@ class ForegroundRun:
         try:
             written += self._certify(view, self.output) if self.until is None else []
             with closing(open_store(self.store)) as store:
-                written.append(embedded.write(self.output, store, self.store, self.run.id, self.until))
+                report = embedded.exported(store, self.store, self.run.id, self.until)
+            replace_file(self.output / files.REPORT, report)
+            written.append(files.REPORT)
         except OSError as error:
             fail(f"the report cannot be written: {error}")
         except (JournalError, PageMissing) as error:

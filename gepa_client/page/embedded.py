@@ -7,12 +7,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from evolverpc_common.display_text import command
-from evolverpc_common.files import replace_file
 from gepa_client.analysis.explanation import Explanation, explain
 from gepa_client.errors import JournalError
 from gepa_client.journal.store import Store, named_store
@@ -22,7 +20,6 @@ from gepa_client.page.event_list import event_list
 from gepa_client.page.event_log import EventLog, to_json
 from gepa_client.page.proposal_details import proposals
 from gepa_client.page.run_reader import RunReader
-from gepa_client.run.output_folder import REPORT
 
 LARGEST_EVENTS, LARGEST_ANSWERS = 8 << 20, 4 << 20
 """Bytes of the run's events, and of what the page otherwise loads when it is opened; the page itself has 0.2 MB."""
@@ -38,20 +35,13 @@ SHOW = b"evolverpc show RUN"
 Event = dict[str, Any]
 
 
-def write(output: Path, store: Store, url: str, run_id: str, until: int | None = None) -> str:
-    """Write the file into the run's folder; return its name. `until`: only what is before this place in the journal.
+def exported(store: Store, url: str, run_id: str, until: int | None = None) -> bytes:
+    """Return the file. `url`: of the store. `until`: only what is before this place in the journal.
 
     Raises:
         JournalError: the store cannot be read.
         PageMissing: the installation lacks the page.
-        OSError: the file cannot be written.
     """
-    replace_file(output / REPORT, exported(store, url, run_id, until))
-    return REPORT
-
-
-def exported(store: Store, url: str, run_id: str, until: int | None = None) -> bytes:
-    """Return the file. Arguments and errors: as `write`."""
     events = _events(store, url, run_id)
     found = explain(store, store.run(run_id), until)
     if until is not None:
