@@ -119,7 +119,7 @@ MOST_LOST = 3
 
 @dataclass
 class FailureGuard:
-    """Report what GEPA swallows, and stop the run after `limit` failed iterations in a row.
+    """Report what GEPA swallows, and stop the run after `MOST_FAILED` failed iterations in a row.
 
     It pauses after `MOST_LOST` in a row in which the reflection model could not be reached; those do not count.
 
@@ -133,7 +133,6 @@ class FailureGuard:
     failures: Failures
     emit: Emit
     is_hopeless: Callable[[Exception], bool] | None = None
-    limit: int = MOST_FAILED
 
     def __post_init__(self) -> None:
         self._raised = self._proposed = False
@@ -200,7 +199,7 @@ class FailureGuard:
             if self._in_a_row == 1:
                 self._first = fresh[0]
         first = self.cause
-        if first is not None and self._in_a_row >= self.limit:
+        if first is not None and self._in_a_row >= MOST_FAILED:
             raise Interrupted(
                 "failed",
                 f"{self._in_a_row} iterations in a row failed; the first, at {first.step} in iteration "

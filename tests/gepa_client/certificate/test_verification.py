@@ -110,11 +110,6 @@ def removed(whole: Any, place: Place) -> Any:
     return whole
 
 
-def test_a_certificate_follows_from_the_record_also_where_the_run_was_imported(record: Any, tmp_path: Path) -> None:
-    certificate, document = record
-    assert found_wrong(certificate, document, tmp_path) == []
-
-
 def test_every_value_of_a_certificate_is_checked(record: Any, tmp_path: Path) -> None:
     certificate, document = record
     places = [place for place, _ in leaves(certificate)]
