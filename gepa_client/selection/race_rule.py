@@ -122,20 +122,13 @@ def wealth(values: Sequence[float], population: int, highest: float) -> float:
 
     `values`: in the order they were drawn. `population`: how many there are in all. `highest`: no value exceeds it.
     It is infinite if the values left cannot bring the mean to 0.
-
-    Raises:
-        ValueError: a value is above `highest`, is no number, or there are more values than the population has.
     """
-    if len(values) > population:
-        raise ValueError(f"{len(values)} values of a population of {population}")
     bets = [1.0] * len(SHARES)
     left = population * highest  # by how much the values yet to come may fall short of the highest, in all
     most = 1.0
     slack = 1e-9 * max(1.0, abs(left))  # sums of floats
     for drawn, value in enumerate(values):
         shortfall = highest - value
-        if not 0 <= shortfall < math.inf:
-            raise ValueError(f"value {value} is no number up to {highest}")
         expected = left / (population - drawn)
         if expected > slack:
             ratio = shortfall / expected

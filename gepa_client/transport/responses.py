@@ -121,7 +121,7 @@ def read(body: bytes) -> JsonValue:
             return None
         deep = True
     else:
-        deep = not _opens_at_most(MAX_ANSWER_NESTING, body) and is_nested_deeper(value, MAX_ANSWER_NESTING)
+        deep = is_nested_deeper(value, MAX_ANSWER_NESTING)
     if deep:
         raise BadResponse(
             f"the answer nests deeper than {MAX_ANSWER_NESTING} levels; the contract allows a result "
@@ -157,18 +157,6 @@ def _carried(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
         return {name: _OF_PROGRAM.get(name, _carried)(member) for name, member in value.items()}
     return [_carried(member) for member in value] if isinstance(value, list) else value
-
-
-def _opens_at_most(count: int, body: bytes) -> bool:
-    """Whether so few brackets open, also within strings; `find` runs ten times as fast as `bytes.count`."""
-    for bracket in (b"[", b"{"):
-        at = body.find(bracket)
-        while at >= 0:
-            if count == 0:
-                return False
-            count -= 1
-            at = body.find(bracket, at + 1)
-    return True
 
 
 def _bounded(given: dict[str, Any]) -> dict[str, Any]:
