@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gepa_client.errors import (
     ClaimLost,
@@ -63,41 +63,16 @@ class JournalStorage:
         return done
 
 
-class JournalBuffer(JournalStorage):
-    """The journal of one run in a store.
-
-    A failure to write ends it: `on_failure` gets the reason, and nothing more is accepted, as GEPA must not see what is
-    not recorded. `reads_only`: nothing is ever written, for a replay.
-    """
+class RecordedStorage(JournalStorage):
+    """The recorded journal of one run in a store; nothing is written, as in a replay."""
 
     keeps = True
 
-    def __init__(
-        self,
-        store: Store,
-        run_id: str,
-        owner: str,
-        on_failure: Callable[[Interrupted], None],
-        *,
-        reads_only: bool = False,
-    ) -> None:
+    def __init__(self, store: Store, run_id: str) -> None:
         self._store = store
         self._run_id = run_id
-        self._owner = owner
-        self._on_failure = on_failure
         self._pages: dict[str, _Pages] = {}
         self._reading = threading.Lock()
-        self._changed = threading.Condition()
-        self._rows: list[Row] = []
-        self._waiting: list[Future[None]] = []
-        self._failed: Interrupted | None = None
-        self._closing = False
-        self._reads_only = reads_only
-        self._thread = threading.Thread(target=self._commit_groups, name="journal", daemon=True)
-        if not reads_only:
-            self._thread.start()
-
-    # --- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, part: str, number: int) -> Entry | None:
         return self._part(part).read(number)
@@ -117,11 +92,27 @@ class JournalBuffer(JournalStorage):
                 self._pages[part] = _Pages(self._store, self._run_id, part)
             return self._pages[part]
 
-    # --- writing -----------------------------------------------------------------------------------------------------
+
+class JournalBuffer(RecordedStorage):
+    """The journal of one run that this process drives, as `owner`.
+
+    A failure to write ends it: `on_failure` gets the reason, and nothing more is accepted, as GEPA must not see what is
+    not recorded.
+    """
+
+    def __init__(self, store: Store, run_id: str, owner: str, on_failure: Callable[[Interrupted], None]) -> None:
+        super().__init__(store, run_id)
+        self._owner = owner
+        self._on_failure = on_failure
+        self._changed = threading.Condition()
+        self._rows: list[Row] = []
+        self._waiting: list[Future[None]] = []
+        self._failed: Interrupted | None = None
+        self._closing = False
+        self._thread = threading.Thread(target=self._commit_groups, name="journal", daemon=True)
+        self._thread.start()
 
     def write(self, *rows: Row) -> None:
-        if self._reads_only:
-            return
         with self._changed:
             if self._failed is not None:
                 raise self._failed.again()
@@ -136,8 +127,6 @@ class JournalBuffer(JournalStorage):
         with self._changed:
             if self._failed is not None:
                 future.set_exception(self._failed.again())
-            elif self._reads_only:
-                future.set_result(None)
             else:
                 self._waiting.append(future)
                 self._changed.notify()
@@ -145,8 +134,6 @@ class JournalBuffer(JournalStorage):
 
     def close(self) -> None:
         """Write what is queued and end the thread."""
-        if self._reads_only:
-            return
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -191,13 +178,15 @@ class JournalBuffer(JournalStorage):
         self._on_failure(interrupted)
 
 
+@dataclass
 class _Pages:
     """One part of a journal, a page at a time; what this process writes lies beyond what it has read."""
 
-    def __init__(self, store: Store, run_id: str, part: str) -> None:
-        self._store = store
-        self._run_id = run_id
-        self._part = part
+    store: Store
+    run_id: str
+    part: str
+
+    def __post_init__(self) -> None:
         self._entries: dict[int, Entry] = {}
         self._read_to = 0  # everything below has been read
         self._at_end = False
@@ -209,7 +198,7 @@ class _Pages:
             self._turn(number)
         entry = self._entries.get(number)
         if entry is not None and entry.omitted and entry.kind != EVALUATE:
-            return replace(entry, answer=whole_answer(self._store, self._run_id, self._part, number), omitted=0)
+            return replace(entry, answer=whole_answer(self.store, self.run_id, self.part, number), omitted=0)
         return entry
 
     def has_more(self, number: int) -> bool:
@@ -219,19 +208,19 @@ class _Pages:
     def attempts(self, number: int) -> list[Attempt]:
         if self._attempts is None:  # asked first at the number where the record ends: what follows is not much
             self._attempts = {}
-            for attempt in self._store.attempts(self._run_id, self._part, number):
+            for attempt in self.store.attempts(self.run_id, self.part, number):
                 self._attempts.setdefault(attempt.number, []).append(attempt)
         return self._attempts.get(number, [])
 
     def _turn(self, asked: int) -> None:
-        page = self._store.entries(self._run_id, self._part, self._read_to, PAGE, largest=LARGEST_HELD)
+        page = self.store.entries(self.run_id, self.part, self._read_to, PAGE, largest=LARGEST_HELD)
         self._entries = {number: entry for number, entry in self._entries.items() if number >= asked}  # replayed
         for entry in page:
             self._entries[entry.number] = entry
             self._last = entry.number
         self._read_to = self._last + 1
         if len(page) < PAGE:  # decided now: later on there is what this process has written
-            self._at_end = not self._store.entries(self._run_id, self._part, self._read_to, 1, largest=0)
+            self._at_end = not self.store.entries(self.run_id, self.part, self._read_to, 1, largest=0)
 
 
 def whole_answer(store: Store, run_id: str, part: str, number: int) -> bytes:

@@ -9,7 +9,7 @@ from gepa_client.analysis.copied_text import copied_examples
 from gepa_client.analysis.failed_examples import failed_examples, retried_examples
 from gepa_client.errors import JournalError
 from gepa_client.gepa.adapter import RemoteAdapter
-from gepa_client.journal.buffer import JournalBuffer
+from gepa_client.journal.buffer import RecordedStorage
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.run_events import Emit, Event, FailedExamples, Finished, ModelCalls, Sealed, Started, Warned
@@ -39,7 +39,7 @@ def replay_run(job: DriverJob, store: Store, emit: Emit, cancel_token: CancelTok
     """
     check_sound(store, job.run_id)
     run = store.run(job.run_id)
-    storage = JournalBuffer(store, job.run_id, job.owner, cancel_token.cancel, reads_only=True)
+    storage = RecordedStorage(store, job.run_id)
     spend = SpendingTotals(store.spending(run.id))
     journal = Journal(
         run.id, storage, spend, cancel_token, Secrets(), replays=True, until=job.until, inherited=run.inherited

@@ -9,7 +9,7 @@ from typing import TypeVar
 from evolverpc_common.redaction import Secrets
 from gepa_client import RemoteAdapter
 from gepa_client.errors import Interrupted
-from gepa_client.journal.buffer import JournalBuffer
+from gepa_client.journal.buffer import JournalBuffer, RecordedStorage
 from gepa_client.journal.entries import Row
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import RequestKey, SpendingTotals, request_key
@@ -62,12 +62,7 @@ def recording(store: Store, *, owner: str = OWNER, secrets: Sequence[str] = ()) 
 
 def replaying(store: Store, until: int | None = None) -> Journal:
     """The run's journal for a replay, which writes nothing."""
-
-    def failed(interrupted: Interrupted) -> None:
-        raise AssertionError(interrupted.reason)
-
-    buffer = JournalBuffer(store, RUN.id, "", failed, reads_only=True)
-    return Journal(RUN.id, buffer, replays=True, until=until)
+    return Journal(RUN.id, RecordedStorage(store, RUN.id), replays=True, until=until)
 
 
 def discovery_of(url: str) -> DiscoverResult:
