@@ -10,7 +10,7 @@ from gepa_client.fleet.endpoint import Endpoint
 from gepa_client.fleet.fleet import UNKNOWN_CODE
 from gepa_client.fleet.handshake import has_unknown_code, same_code
 from gepa_client.fleet.seed_comparison import Comparison, Results, SeedComparison
-from gepa_client.gepa.rows import AnyRow
+from gepa_client.gepa.rows import AnyRow, evaluation_call
 from gepa_client.journal.entries import COMPARE
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import request_key
@@ -18,9 +18,8 @@ from gepa_client.run.resolved_settings import is_deterministic
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import Address
 from gepa_client.transport.calls import Call, Reply
-from gepa_client.transport.responses import example_results
 from gepa_client.transport.rpc_client import RpcClient
-from protocol import Candidate, DiscoverResult, EvaluateResult, JsonValue
+from protocol import DiscoverResult
 from protocol.errors import RpcError
 
 
@@ -42,7 +41,7 @@ async def compare_servers(
     parts = [rows[: limits.max_batch_size]] if limits.whole_batches else [[row] for row in rows]
     journal = Journal(f"check-{uuid.uuid4().hex}")  # names the calls; nothing is kept of them
     comparison = SeedComparison(
-        [_call(seed, part) for part in parts],
+        [evaluation_call(seed, part, Reply) for part in parts],
         lambda call: journal.attempts(journal.ask([request_key(COMPARE, call.about)])[0], COMPARE),
         is_exact=lambda joining: all(is_deterministic(config, each) for each in (leader, joining)),
         width=min(limits.max_concurrency, config.concurrency or limits.max_concurrency),
@@ -73,20 +72,6 @@ async def compare_servers(
         steps.append(_judged(config, first.url, endpoint.url, found))
         results += _results(first.url, endpoint.url, found)
     return steps, results
-
-
-def _call(seed: Candidate, rows: Sequence[AnyRow]) -> Call[Results]:
-    def parse(answer: JsonValue) -> Reply[Results]:
-        return Reply(example_results(EvaluateResult, answer, len(rows)))
-
-    return Call(
-        "evaluate",
-        {"candidate": seed, "batch": [row.wire for row in rows], "capture_traces": False},
-        parse,
-        about=f"row {rows[0].id!r}",
-        needs=next((row.needs for row in rows if row.needs), None),
-        rows=[row.id for row in rows],
-    )
 
 
 def _judged(config: RunConfig, first: str, url: str, found: Comparison) -> CheckStep:

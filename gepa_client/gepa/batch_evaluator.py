@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,14 +11,14 @@ from gepa_client.errors import NO_SCORE, AnswerTooLarge, BadResponse, ClientErro
 from gepa_client.fleet import Fleet, Pin
 from gepa_client.fleet.example_retries import PROBED_FOR, SUCCESSES
 from gepa_client.gepa.evaluation_results import Results, as_rollout, instance_of, reply_with, with_score
-from gepa_client.gepa.rows import EXACT_VALUES, AnyRow
+from gepa_client.gepa.rows import EXACT_VALUES, AnyRow, evaluation_call, named
 from gepa_client.journal.entries import EVALUATE, PROBE, RETRACE, ROLLOUT, SCORE
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import RecordedRequest, RequestKey, complete, digest_of, evaluate_key, first_failure
 from gepa_client.transport.calls import AttemptLog, Call, Reply
 from gepa_client.transport.event_loop import GroupTask, run_group
 from gepa_client.transport.responses import example_results, excess_of, oversized
-from protocol import Candidate, DiscoverResult, EvaluateResult, JsonValue, ScoreResult
+from protocol import Candidate, DiscoverResult, ScoreResult
 from protocol.errors import LimitExceeded, RpcError
 
 PROBES_KEPT = (SUCCESSES + 1) * PROBED_FOR
@@ -232,7 +232,7 @@ class BatchEvaluator:
         call = self.evaluation(
             batch.item.candidate,
             rows,
-            trace=batch.item.trace,
+            traced=batch.item.trace,
             items=_wire_items(batch),
             request=(request.key.candidate, request.key.row),
             group=None if self._scorers_read else batch.group,  # without a group trajectories are inline
@@ -243,29 +243,11 @@ class BatchEvaluator:
         return reply.value or await self._one_by_one(batch, request, kind, task)
 
     def evaluation(
-        self,
-        candidate: Candidate,
-        rows: Sequence[AnyRow],
-        *,
-        trace: bool = False,
-        items: Sequence[Mapping[str, Any]] | None = None,
-        **members: Any,
+        self, candidate: Candidate, rows: Sequence[AnyRow], *, traced: bool = False, **members: Any
     ) -> Call[Results]:
-        """Return the call that evaluates rows. `items`: as in `EvaluateParams`; `members`: further ones of `Call`."""
-        wire, traced = [row.wire for row in rows], trace or self._scorers_read
-        params = {"candidate": candidate, "batch": wire, "capture_traces": traced}
-        return Call(
-            "evaluate",
-            params if items is None else {**params, "items": items},
-            functools.partial(self._evaluated, rows),
-            about=_named(rows),
-            needs="batch_evaluate" if items is not None else next((row.needs for row in rows if row.needs), None),
-            rows=[row.id for row in rows],
-            **members,
-        )
-
-    def _evaluated(self, rows: Sequence[AnyRow], answer: JsonValue) -> Reply[Results]:
-        return reply_with(self.prices, example_results(EvaluateResult, answer, len(rows)))
+        """Return the call that evaluates rows. `members`: further ones of `evaluation_call`."""
+        reply = functools.partial(reply_with, self.prices)
+        return evaluation_call(candidate, rows, reply, traced=traced or self._scorers_read, **members)
 
     def _too_large(self, rows: Sequence[AnyRow], error: Exception, seconds: float) -> Reply[Results] | None:
         """Return a failed example if its answer is too large; no results if that of several examples is."""
@@ -352,7 +334,7 @@ def score_call(
             "results": [as_rollout(one, with_trajectory=with_trajectory, exact=exact) for one in rollouts],
         },
         lambda answer: reply_with(prices, example_results(ScoreResult, answer, len(rows))),
-        about=f"the score of {_named(rows)}",
+        about=f"the score of {named(rows)}",
         needs="scoring",
         rows=[row.id for row in rows],
     )
@@ -392,8 +374,3 @@ def _wire_items(batch: _Batch) -> list[dict[str, Any]] | None:
     """Return `EvaluateParams.items`; an item with more rows than fit in one call has a single part, and is sliced."""
     parts = batch.item.parts if len(batch.at) == len(batch.item.rows) else [(batch.item.candidate, len(batch.at))]
     return [{"candidate": candidate, "size": size} for candidate, size in parts] if batch.item.parts else None
-
-
-def _named(rows: Sequence[AnyRow]) -> str:
-    first = f"example {rows[0].id!r}"
-    return first if len(rows) == 1 else f"the batch of {len(rows)} that begins with {first}"

@@ -6,7 +6,7 @@ import itertools
 import json
 import random
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,9 @@ from evolverpc_common.row_files import RowFileError, is_untyped, line_of_row, re
 from gepa_client.errors import BadResponse, RowsError
 from gepa_client.journal.requests import digest_of
 from gepa_client.settings.run_settings import RACE_ROWS
-from gepa_client.transport.responses import validated
-from protocol import JsonValue, ListExamplesResult
+from gepa_client.transport.calls import Call, Reply
+from gepa_client.transport.responses import example_results, validated
+from protocol import Candidate, EvaluateResult, JsonValue, ListExamplesResult
 
 if TYPE_CHECKING:
     from gepa_client.transport.rpc_client import RpcClient  # heavy
@@ -161,6 +162,37 @@ class RowLoader:
 
     def __len__(self) -> int:
         return len(self._ids)
+
+
+def named(rows: Sequence[AnyRow]) -> str:
+    """Return what names a call that runs these rows."""
+    first = f"example {rows[0].id!r}"
+    return first if len(rows) == 1 else f"the batch of {len(rows)} that begins with {first}"
+
+
+def evaluation_call(
+    candidate: Candidate,
+    rows: Sequence[AnyRow],
+    reply: Callable[[list[dict[str, Any]]], Reply[list[dict[str, Any]]]],
+    *,
+    traced: bool = False,
+    items: Sequence[Mapping[str, Any]] | None = None,
+    **members: Any,
+) -> Call[list[dict[str, Any]]]:
+    """Return the call that evaluates rows.
+
+    `reply`: makes the reply of their results. `items`: as in `EvaluateParams`. `members`: further ones of `Call`.
+    """
+    params = {"candidate": candidate, "batch": [row.wire for row in rows], "capture_traces": traced}
+    return Call(
+        "evaluate",
+        params if items is None else {**params, "items": items},
+        lambda answer: reply(example_results(EvaluateResult, answer, len(rows))),
+        about=named(rows),
+        needs="batch_evaluate" if items is not None else next((row.needs for row in rows if row.needs), None),
+        rows=[row.id for row in rows],
+        **members,
+    )
 
 
 def default_sample(slots: int) -> int:
