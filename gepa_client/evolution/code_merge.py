@@ -8,7 +8,7 @@ from gepa.core.callbacks import EvaluationEndEvent, EvaluationStartEvent, Iterat
 from gepa.core.state import GEPAState
 from gepa.proposer import merge as gepa_merge
 
-from gepa_client.evolution.mutations import MutationRequest, MutationRunner, wait_for_answers
+from gepa_client.evolution.mutations import MutationRequest, MutationRunner
 from gepa_client.gepa.adapter import RemoteAdapter
 from protocol import Candidate
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, branch_of, commit_of
@@ -91,7 +91,7 @@ class CodeMerge:
         base = {**candidate, ADDED_COMPONENTS: added_components(added)} if added else dict(candidate)
         text = f"Merge the code of candidate {left} ({branch_of(other)}) into that of candidate {chosen}."
         wanted = MutationRequest(base, {"kind": "merge", "other": {**other}}, text, other=other)
-        [entry] = wait_for_answers(self._adapter, "apply_mutation", self._mutations.make([wanted]))
+        [entry] = self._mutations.make([wanted])
         if isinstance(entry, Exception):
             self._adapter.failures.record("apply_mutation", entry)
         elif entry.applied is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob
 
 from gepa_client.errors import BadResponse, RecordedFailure
-from gepa_client.evolution.mutations import CodeOutlines, Lineage, MutationRequest, MutationRunner, wait_for_answers
+from gepa_client.evolution.mutations import CodeOutlines, Lineage, MutationRequest, MutationRunner
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerForm, wants_block
 from gepa_client.gepa.reflection_prompt import RECORDS, Prompt, cut_middle, filled
@@ -96,9 +96,7 @@ class CodeReflection(ReflectionStrategy):
         places = [at for at, (_, records, names) in enumerate(jobs) if GIT_BRANCH in names and records.get(GIT_BRANCH)]
         prompts: dict[tuple[int, str], Prompt] = {}
         failed: set[int] = set()
-        candidates = [jobs[at][0] for at in places]
-        outlines = wait_for_answers(self.adapter, "outline_code", self._outlines.of(candidates)) if places else []
-        for at, outline in zip(places, outlines, strict=True):
+        for at, outline in zip(places, self._outlines.of([jobs[at][0] for at in places]), strict=True):
             candidate, records, _ = jobs[at]
             try:
                 if isinstance(outline, Exception):
@@ -128,7 +126,7 @@ class CodeReflection(ReflectionStrategy):
         if not wanted:
             return {}
         first = self.adapter.journal.next_number
-        made = wait_for_answers(self.adapter, APPLY, self.mutations.make(list(wanted.values())))
+        made = self.mutations.make(list(wanted.values()))
         for entry in made:
             if isinstance(entry, Exception):
                 self.texts.failures.record(APPLY, entry)

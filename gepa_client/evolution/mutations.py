@@ -2,9 +2,9 @@
 
 import contextlib
 import functools
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from gepa.core.callbacks import MergeAttemptedEvent, ValsetEvaluatedEvent
 from gepa.core.state import GEPAState
@@ -13,12 +13,12 @@ from gepa.strategies.acceptance import AcceptanceCriterion
 from gepa.strategies.proposal_selection import SelectionStrategy
 from pydantic import ValidationError
 
-from gepa_client.errors import BadResponse, ClientError, Interrupted, Refused, summary
+from gepa_client.errors import BadResponse, Refused
 from gepa_client.evolution.mutation_events import mutation_event
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.journal.answer_entries import CommitGraph, MutationEntry, Rejection
 from gepa_client.journal.entries import MUTATION, OUTLINE
-from gepa_client.journal.journal import KeyedCall, gather_recorded
+from gepa_client.journal.journal import KeyedCall
 from gepa_client.journal.requests import RecordedRequest, request_key
 from gepa_client.journal.run_events import Emit, MutationProgress, MutationStarted
 from gepa_client.settings.run_settings import MUTATION_LIMIT_S
@@ -28,8 +28,6 @@ from protocol import ApplyMutationResult, Candidate, JsonValue, OutlineCodeResul
 from protocol import errors as rpc_errors
 from protocol.code import added_to, commit_of
 from protocol.errors import RpcError
-
-T = TypeVar("T")
 
 LONGEST = 20
 """The most changes in a prompt, the last ones."""
@@ -220,14 +218,12 @@ class MutationRunner:
     lineage: Lineage
     emit: Emit
 
-    async def make(self, wanted: Sequence[MutationRequest]) -> list[MutationEntry | Exception]:
+    def make(self, wanted: Sequence[MutationRequest]) -> list[MutationEntry | Exception]:
         """Return the outcome of each, applied or rejected; an exception if the server failed or answered badly.
 
-        Raises:
-            Interrupted: one has no result. RpcError, ClientError: a call itself is wrong.
+        Raises: as `RemoteAdapter.answers`.
         """
-        journal = self.adapter.journal
-        first = journal.next_number
+        first = self.adapter.journal.next_number
         executed: set[int] = set()
 
         def report(one: MutationRequest, request: RecordedRequest, answer: JsonValue) -> None:
@@ -243,7 +239,7 @@ class MutationRunner:
             )
             for at, one in enumerate(wanted)
         ]
-        answers = await gather_recorded(journal, self.adapter.fleet.call, calls)
+        answers = self.adapter.answers("apply_mutation", calls)
         made = [each if isinstance(each, Exception) else MutationEntry.model_validate(each) for each in answers]
         for number, (one, entry) in enumerate(zip(wanted, made, strict=True), first):
             if isinstance(entry, MutationEntry):
@@ -310,11 +306,10 @@ class CodeOutlines:
         self._adapter = adapter
         self._known: dict[str | None, str] = {}
 
-    async def of(self, candidates: Sequence[Candidate]) -> list[str | Exception]:
+    def of(self, candidates: Sequence[Candidate]) -> list[str | Exception]:
         """Return the outline of each candidate's code, or the reason why there is none.
 
-        Raises:
-            Interrupted: there is no answer. RpcError, ClientError: the call itself is wrong.
+        Raises: as `RemoteAdapter.answers`.
         """
         commits = [commit_of(candidate) for candidate in candidates]
         unknown: dict[str | None, Candidate] = {}  # in the order of GEPA's requests
@@ -325,7 +320,7 @@ class CodeOutlines:
             KeyedCall(request_key(OUTLINE, f"outline the code at {commit}", commit), self._call(candidate))
             for commit, candidate in unknown.items()
         ]
-        made = await gather_recorded(self._adapter.journal, self._adapter.fleet.call, calls) if calls else []
+        made = self._adapter.answers("outline_code", calls) if calls else []
         answers = dict(zip(unknown, made, strict=True))
         self._known |= {commit: answer for commit, answer in answers.items() if isinstance(answer, str)}
         return [self._known[commit] if commit in self._known else answers[commit] for commit in commits]
@@ -338,18 +333,6 @@ class CodeOutlines:
             about="outline_code",
             needs="mutations",
         )
-
-
-def wait_for_answers(adapter: RemoteAdapter, method: str, answers: Coroutine[Any, Any, T]) -> T:
-    """Wait for answers without which the run cannot continue.
-
-    Raises:
-        Interrupted: there is no answer, or a call itself is wrong.
-    """
-    try:
-        return adapter.wait_for(answers)
-    except (RpcError, ClientError) as error:
-        raise Interrupted("failed", f"{method}: {summary(error)}") from error
 
 
 def _applied(wanted: MutationRequest, answer: JsonValue) -> Reply[MutationEntry]:

@@ -35,10 +35,10 @@ from gepa_client.gepa.reflective_datasets import (
 from gepa_client.gepa.rows import AnyRow, RowLoader, as_row, list_server_rows
 from gepa_client.journal.answer_entries import CommitGraph
 from gepa_client.journal.entries import EVALUATE
-from gepa_client.journal.journal import Journal, execute_missing, gather_recorded
+from gepa_client.journal.journal import Journal, KeyedCall, gather_recorded
 from gepa_client.journal.requests import Tally, digest_of, request_key
-from gepa_client.transport.calls import Call, Reply
-from gepa_client.transport.event_loop import EventLoopThread, GroupTask
+from gepa_client.transport.calls import AttemptLog, Call, Reply
+from gepa_client.transport.event_loop import EventLoopThread
 from gepa_client.transport.responses import validated
 from protocol import Candidate, DiscoverResult, FinalizeResult, JsonValue
 from protocol.errors import ProgramFailed, RpcError
@@ -349,13 +349,9 @@ class RemoteAdapter:
         Raises:
             Interrupted: anything else. GEPA swallows every `Exception` here, so it is none.
         """
-        try:
-            images, prices = self.offers("images"), self.evaluator.prices
-            calls = [proposal_call(at, job, takes_images=images, prices=prices) for at, job in enumerate(jobs)]
-            made = gather_recorded(self.journal, self.fleet.call, calls)
-            answers: list[ProposedTexts | Exception] = self.wait_for(made)
-        except (RpcError, ClientError) as error:
-            raise Interrupted("failed", f"propose_new_texts: {summary(error)}") from error
+        images, prices = self.offers("images"), self.evaluator.prices
+        calls = [proposal_call(at, job, takes_images=images, prices=prices) for at, job in enumerate(jobs)]
+        answers: list[ProposedTexts | Exception] = self.answers("propose_new_texts", calls)
         for answer in answers:
             if isinstance(answer, Exception):
                 self.failures.record("reflection", answer)
@@ -369,6 +365,17 @@ class RemoteAdapter:
         if isinstance(texts, Exception):
             raise texts
         return {name: text for name, text in texts.items() if text is not None}
+
+    def answers(self, method: str, calls: Sequence[KeyedCall]) -> list[Any]:
+        """Make calls of a method without whose answers the run cannot continue; return what `gather_recorded` does.
+
+        Raises:
+            Interrupted: there is no answer, or a call itself is wrong.
+        """
+        try:
+            return self.wait_for(gather_recorded(self.journal, self.fleet.call, calls))
+        except (RpcError, ClientError) as error:
+            raise Interrupted("failed", f"{method}: {summary(error)}") from error
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the adapter's own event loop to its end; return its result or raise its exception."""
@@ -433,6 +440,7 @@ class RemoteAdapter:
 
     async def _finalize(self, params: Mapping[str, Any], timeout_s: float | None) -> str | None:
         stream = self.journal.stream(f"finalize-{params['run'].get('metric_calls')}")
+        key = request_key("finalize", "report the best candidate to the program", params)
         call = Call(
             "finalize",
             params,
@@ -440,15 +448,14 @@ class RemoteAdapter:
             about="finalize",
             needs="finalize",
         )
-        [request] = stream.ask([request_key("finalize", "report the best candidate to the program", params)])
 
-        async def report(_at: int, task: GroupTask) -> JsonValue:
-            reply = await self.fleet.call(call, stream.attempts(request, request.key.kind, task))
+        async def report(call: Call[str | None], log: AttemptLog) -> Reply[str | None]:
+            reply = await self.fleet.call(call, log)
             self.finalized_by = reply.endpoint
-            return reply.value
+            return reply
 
         async with asyncio.timeout(timeout_s):
-            [message] = await execute_missing(stream, [request], report)
+            [message] = await gather_recorded(stream, report, [KeyedCall(key, call)])
         if isinstance(message, Exception):
             raise message
         return str(message) if message is not None else None

@@ -33,7 +33,7 @@ class Merging:
         if request is None:
             return {**parent, "rules": parent["rules"] + " teal"}
         mutation = {"kind": "change_request", "request": request}
-        [entry] = self.adapter.wait_for(self.mutations.make([MutationRequest(parent, mutation, request)]))
+        [entry] = self.mutations.make([MutationRequest(parent, mutation, request)])
         return dict(entry.applied.candidate)
 
     def merge(self, pick):
