@@ -5,7 +5,7 @@ import functools
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,6 +71,7 @@ class _Outage:
     reported: bool = False
 
 
+@dataclass(eq=False, kw_only=True)
 class Fleet:
     """Gives each call to the least busy endpoint, and to another one if that one fails. One event loop.
 
@@ -85,37 +86,25 @@ class Fleet:
     bundle of it.
     """
 
-    def __init__(
-        self,
-        *,
-        max_attempts: int = 5,
-        first_backoff_s: float = BACKOFF_S,
-        max_outage_s: float = 600.0,
-        splits: SplitChoice | None = None,
-        allow_mixed_programs: bool = False,
-        example_timeout_s: float | None = None,
-        concurrency: InFlightLimit | None = None,
-        on_event: Callable[[FleetEvent], None] = lambda _: None,
-        on_token: Callable[[str], None] = lambda _: None,
-        bundles: Callable[[str], Sequence[Bundle]] = lambda _: (),
-    ) -> None:
-        self.endpoints: list[Endpoint] = []
-        """All that belong to it, up or cooling down, in the order of joining; the list changes during the work."""
+    max_attempts: int = 5
+    first_backoff_s: float = BACKOFF_S
+    max_outage_s: float = 600.0
+    splits: SplitChoice | None = None
+    allow_mixed_programs: bool = False
+    example_timeout_s: float | None = None
+    concurrency: InFlightLimit = field(default_factory=lambda: InFlightLimit(None))
+    on_event: Callable[[FleetEvent], None] = lambda _: None
+    on_token: Callable[[str], None] = lambda _: None
+    bundles: Callable[[str], Sequence[Bundle]] = lambda _: ()
+    endpoints: list[Endpoint] = field(default_factory=list, init=False)
+    """All that belong to it, up or cooling down, in the order of joining; the list changes during the work."""
+
+    def __post_init__(self) -> None:
         self.queue = Slots()
         self.shutdown = Shutdown(self.queue.wake)
         self.evidence = HostEvidence()
-        self.concurrency = concurrency or InFlightLimit(None)
-        self.max_attempts = max_attempts
-        self.first_backoff_s = first_backoff_s
-        self.on_token = on_token
-        self.bundles = bundles
-        self._max_outage_s = max_outage_s
         self._outages: dict[str | None, _Outage] = {}
         self._last_error = ""
-        self._splits = splits
-        self._allow_mixed_programs = allow_mixed_programs
-        self._example_timeout_s = example_timeout_s
-        self._on_event = on_event
         self._allow_insecure = False
         self._leader: DiscoverResult | None = None
         self._comparison: SeedComparison | None = None
@@ -144,7 +133,7 @@ class Fleet:
     async def _open(self, addresses: Sequence[Address]) -> DiscoverResult:
         by_url: dict[str, Endpoint] = {}
         for address in addresses:
-            endpoint = Endpoint.at(address, self._example_timeout_s)
+            endpoint = Endpoint.at(address, self.example_timeout_s)
             by_url.setdefault(endpoint.url, endpoint)
         self.endpoints = list(by_url.values())
         if not self.endpoints:
@@ -161,7 +150,7 @@ class Fleet:
             causes = "\n  ".join(f"{each.url}: {summary(error)}" for each, error in silent.items())
             raise ConnectionLost(f"none of the {len(silent)} endpoints answers:\n  {causes}", sent=False)
         first, self._leader = next(iter(answered.items()))
-        timeout_s = self._example_timeout_s
+        timeout_s = self.example_timeout_s
         if unable := [f"{each.url}: {why}" for each, answer in answered.items() for why in lacking(answer, timeout_s)]:
             raise Refused("\n  ".join(unable))
         differing = {each: found for each, answer in answered.items() if (found := self._differences(answer))}
@@ -299,19 +288,19 @@ class Fleet:
         lacked = needs if self.queue.up else None
         outage = self._outages.setdefault(lacked, _Outage(now))
         cause = f"; last error: {self._last_error}" if self._last_error else ""
-        if now - outage.since >= self._max_outage_s:
+        if now - outage.since >= self.max_outage_s:
             what = "no endpoint left" if lacked is None else f"no endpoint that offers `{lacked}`"
             raise Interrupted("paused", f"{what} for {now - outage.since:.3g} s{cause}")
         busy = lacked is None and self.endpoints and all(each.cooldown == "overloaded" for each in self.endpoints)
         if not outage.reported and not busy:
             outage.reported = True
             if lacked is None:
-                self._on_event(FleetEvent("waiting", None, f"no endpoint is left{cause}", self._max_outage_s))
+                self.on_event(FleetEvent("waiting", None, f"no endpoint is left{cause}", self.max_outage_s))
             else:
-                limit_s = self._max_outage_s
+                limit_s = self.max_outage_s
                 detail = f"no endpoint that offers `{lacked}` is left; calls that need it wait up to {limit_s:.3g} s"
-                self._on_event(FleetEvent("warning", None, detail, limit_s))
-        return outage.since + self._max_outage_s - now
+                self.on_event(FleetEvent("warning", None, detail, limit_s))
+        return outage.since + self.max_outage_s - now
 
     def works(self, endpoint: Endpoint) -> None:
         """Note that the endpoint accepts calls: no call waits in vain for what it offers."""
@@ -374,12 +363,12 @@ class Fleet:
         slot = self._slot if self.queue.up else None
         if slot is not None or await comparison.has_results():
             found = await comparison.compare(endpoint, slot)
-            if found.differences and found.certain and not self._allow_mixed_programs:
+            if found.differences and found.certain and not self.allow_mixed_programs:
                 why = f"{found} (`allow_mixed_programs` lets it join)"
                 comparison.refuse(endpoint.url, discovery, why)
                 return why
             if found.differences:
-                self._on_event(FleetEvent("warning", endpoint.url, str(found), about_scores=True))
+                self.on_event(FleetEvent("warning", endpoint.url, str(found), about_scores=True))
         comparison.agree(discovery, endpoint.url)
         return ""
 
@@ -399,17 +388,17 @@ class Fleet:
 
     def _differences(self, discovery: DiscoverResult) -> list[str]:
         leader = self.discovery
-        splits = self._splits(leader) if self._splits is not None else ()
+        splits = self.splits(leader) if self.splits is not None else ()
         return [
-            *lacking(discovery, self._example_timeout_s),
-            *differences(leader, discovery, splits, allow_mixed_programs=self._allow_mixed_programs),
+            *lacking(discovery, self.example_timeout_s),
+            *differences(leader, discovery, splits, allow_mixed_programs=self.allow_mixed_programs),
         ]
 
     def _runs_other_code(self, endpoint: Endpoint, discovery: DiscoverResult) -> bool:
         """Return whether the process that was started at the address has another program than the one before it."""
         before = endpoint.described
         declared = discovery.program.version is not None
-        return before is not None and not (declared or self._allow_mixed_programs) and digests_differ(before, discovery)
+        return before is not None and not (declared or self.allow_mixed_programs) and digests_differ(before, discovery)
 
     def _admit(self, endpoint: Endpoint, discovery: DiscoverResult, kind: FleetEventKind) -> None:
         """Let the endpoint work."""
@@ -425,7 +414,7 @@ class Fleet:
             endpoint.last_warning = ""
         if has_unknown_code(discovery) and endpoint.url not in self._unknown:
             self._unknown.add(endpoint.url)
-            self._on_event(FleetEvent("warning", endpoint.url, UNKNOWN_CODE, about_scores=True))
+            self.on_event(FleetEvent("warning", endpoint.url, UNKNOWN_CODE, about_scores=True))
         was, away_s = endpoint.cooldown, time.monotonic() - endpoint.since
         endpoint.admit(discovery)
         self._report(kind, endpoint, seconds=away_s if kind == "back" else None)
@@ -484,7 +473,7 @@ class Fleet:
     ) -> None:
         if endpoint.last_warning != detail:
             endpoint.last_warning = detail
-            self._on_event(FleetEvent(kind, endpoint.url, detail, about_scores=about_scores))
+            self.on_event(FleetEvent(kind, endpoint.url, detail, about_scores=about_scores))
 
     # --- the fleet file ----------------------------------------------------------------------------------------------
 
@@ -495,9 +484,9 @@ class Fleet:
     def _read(self, path: Path) -> None:
         try:
             listed = read_endpoints_file(path, allow_insecure=self._allow_insecure)
-            fresh = [Endpoint.at(address, self._example_timeout_s) for address in listed]
+            fresh = [Endpoint.at(address, self.example_timeout_s) for address in listed]
         except Refused as error:
-            self._on_event(FleetEvent("warning", None, f"{error}; the fleet stays as it is"))
+            self.on_event(FleetEvent("warning", None, f"{error}; the fleet stays as it is"))
             return
         wanted = {_line(endpoint) for endpoint in fresh}
         for endpoint in [each for each in self.endpoints if each.client.address.listed]:
@@ -542,7 +531,7 @@ class Fleet:
     # --- bookkeeping -------------------------------------------------------------------------------------------------
 
     def _report(self, kind: FleetEventKind, endpoint: Endpoint, detail: str = "", seconds: float | None = None) -> None:
-        self._on_event(FleetEvent(kind, endpoint.url, detail, seconds))
+        self.on_event(FleetEvent(kind, endpoint.url, detail, seconds))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

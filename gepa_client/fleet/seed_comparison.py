@@ -133,6 +133,7 @@ class Comparison:
         return f"its results with the seed are not those of the run: {'; '.join(shown)}{doubt}"
 
 
+@dataclass(eq=False)
 class SeedComparison:
     """Compares servers by a few rows; what was evaluated at the first server serves all later comparisons.
 
@@ -143,22 +144,15 @@ class SeedComparison:
     than it takes.
     """
 
-    def __init__(
-        self,
-        calls: Sequence[Call[Results]],
-        log: Callable[[Call[Results]], AttemptLog],
-        *,
-        is_exact: Callable[[DiscoverResult], bool],
-        known: Callable[[], Awaitable[Mapping[int, Results]]] | None = None,
-        recorded: Callable[[Results], Results] = lambda results: results,
-        width: int | None = None,
-    ) -> None:
-        self._rows = [ComparedRows(call) for call in calls]
-        self._log = log
-        self._is_exact = is_exact
-        self._known = known
-        self._recorded = recorded
-        self._width = width
+    calls: Sequence[Call[Results]]
+    log: Callable[[Call[Results]], AttemptLog]
+    is_exact: Callable[[DiscoverResult], bool]
+    known: Callable[[], Awaitable[Mapping[int, Results]]] | None = None
+    recorded: Callable[[Results], Results] = lambda results: results
+    width: int | None = None
+
+    def __post_init__(self) -> None:
+        self._rows = [ComparedRows(call) for call in self.calls]
         self._evaluating = asyncio.Lock()
         self._agreeing: list[DiscoverResult] = []
         self._verdicts: dict[tuple[str, str], str] = {}
@@ -196,7 +190,7 @@ class SeedComparison:
         Raises:
             NoVerdict: no row has results at both. RpcError, ClientError: as a call of the endpoint.
         """
-        exact = endpoint.client.discovery is not None and self._is_exact(endpoint.client.discovery)
+        exact = endpoint.client.discovery is not None and self.is_exact(endpoint.client.discovery)
         doubtful = [(rows, list[Results]()) for rows in self._rows if endpoint.offers(rows.call.needs)]
         evaluated: list[tuple[str, Results]] = []
         compared = 0
@@ -225,8 +219,8 @@ class SeedComparison:
 
     async def _read_known(self) -> None:
         """Take over the results that the run has of rows without any."""
-        if self._known is not None and not all(rows.first for rows in self._rows):
-            for at, results in (await self._known()).items():
+        if self.known is not None and not all(rows.first for rows in self._rows):
+            for at, results in (await self.known()).items():
                 if not self._rows[at].first:
                     self._rows[at].first.append(results)
 
@@ -249,7 +243,7 @@ class SeedComparison:
             await self._read_known()
             missing = [rows for rows in wanted if len(rows.first) < evaluations]
             tasks = [GroupTask(functools.partial(evaluate, rows)) for rows in missing]
-            await run_group(tasks, self._width or len(tasks))
+            await run_group(tasks, self.width or len(tasks))
         if failed and (evaluations > 1 or not any(rows.first for rows in wanted)):
             raise NoVerdict(f"nothing to compare with, as no server that works gave it: {summary(failed[0])}")
 
@@ -259,11 +253,11 @@ class SeedComparison:
 
         slots = endpoint.client.discovery.limits.max_concurrency if endpoint.client.discovery is not None else 1
         tasks = [GroupTask(functools.partial(evaluate, rows, own)) for rows, own in wanted]
-        await run_group(tasks, min(slots, self._width or slots))
+        await run_group(tasks, min(slots, self.width or slots))
 
     async def _evaluate(self, endpoint: Endpoint, call: Call[Results]) -> Results:
-        reply = await attempt_once(endpoint, call, self._log(call))
-        results: Results = self._recorded(reply.value)
+        reply = await attempt_once(endpoint, call, self.log(call))
+        results: Results = self.recorded(reply.value)
         if not results:
             raise NoVerdict(f"{call.about}: its answer is too large to be compared")
         for row, result in zip(call.rows, results, strict=True):

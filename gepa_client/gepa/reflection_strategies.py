@@ -7,7 +7,7 @@ import uuid
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Self
 
 from gepa.core.callbacks import EvaluationEndEvent, IterationStartEvent
@@ -68,6 +68,7 @@ class ReflectionStrategy(ABC):
         return [(proposal, self) for proposal in self.propose(jobs)]
 
 
+@dataclass(eq=False)
 class ConcurrentReflection(ReflectionStrategy):
     """Prompts a language model, with GEPA's own prompts, for every (job, component) of an iteration at the same time.
 
@@ -87,30 +88,21 @@ class ConcurrentReflection(ReflectionStrategy):
         ValueError: a template lacks `<curr_param>` or `<side_info>`.
     """
 
-    def __init__(
-        self,
-        lm: LanguageModel,
-        prompt_template: str | dict[str, str] | None = None,
-        max_workers: int = 20,
-        failures: Failures | None = None,
-        journal: Journal | None = None,
-        budget: RecordBudget | None = None,
-        *,
-        shows_images: bool = True,
-        check: AnswerCheck | None = None,
-        hints: Callable[[], Sequence[str]] = tuple,
-    ) -> None:
-        for template in prompt_template.values() if isinstance(prompt_template, dict) else [prompt_template]:
+    lm: LanguageModel
+    prompt_template: str | dict[str, str] | None = None
+    max_workers: int = 20
+    failures: Failures = field(default_factory=Failures)
+    journal: Journal = field(default_factory=lambda: Journal(uuid.uuid4().hex))
+    budget: RecordBudget = field(default_factory=RecordBudget)
+    _: KW_ONLY
+    shows_images: bool = True
+    check: AnswerCheck | None = None
+    hints: Callable[[], Sequence[str]] = tuple
+
+    def __post_init__(self) -> None:
+        given = self.prompt_template
+        for template in given.values() if isinstance(given, dict) else [given]:
             InstructionProposalSignature.validate_prompt_template(template)
-        self.lm = lm
-        self.prompt_template = prompt_template
-        self.max_workers = max_workers
-        self.failures = Failures() if failures is None else failures
-        self.journal = journal or Journal(uuid.uuid4().hex)
-        self.budget = budget or RecordBudget()
-        self.shows_images = shows_images
-        self.check = check
-        self.hints = hints
         self._read: list[tuple[int, TextAnswer]] = []  # of the present call of `propose`, by job, as the next ones
         self._unusable: list[tuple[int, UnusableText]] = []
         self._gives_blocks = True  # until a second prompt for a block is answered with a text, but without one

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 from gepa_client.errors import JournalError, RunBusy, StoreUnavailable
@@ -64,6 +65,7 @@ def _busy(run: StoredRun) -> RunBusy:
     return RunBusy(f"run {run.id} is driven by {run.driver or 'another process'}; end that one first, or wait for it")
 
 
+@dataclass(eq=False)
 class LeaseHeartbeat:
     """Heartbeats from a thread of its own, while the `with` block lasts.
 
@@ -72,30 +74,22 @@ class LeaseHeartbeat:
     which another process may claim it. Both are called from threads of this class.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        run_id: str,
-        owner: str,
-        lease_s: float,
-        changes: Callable[[], Mapping[str, Any]],
-        on_stop: Callable[[str], None],
-        on_lost: Callable[[JournalError], None],
-    ) -> None:
-        self._store = store
-        self._run_id = run_id
-        self._owner = owner
-        self._lease_s = lease_s
-        self._changes = changes
-        self._on_stop = on_stop
-        self._on_lost = on_lost
+    store: Store
+    run_id: str
+    owner: str
+    lease_s: float
+    changes: Callable[[], Mapping[str, Any]]
+    on_stop: Callable[[str], None]
+    on_lost: Callable[[JournalError], None]
+
+    def __post_init__(self) -> None:
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._beaten = time.monotonic()
         self._trouble: JournalError | None = None
         # A beat may hang in the store for longer than the lease; so another thread holds the watch.
         self._threads = [
-            threading.Thread(target=work, name=f"{work.__name__.strip('_')} of {run_id}", daemon=True)
+            threading.Thread(target=work, name=f"{work.__name__.strip('_')} of {self.run_id}", daemon=True)
             for work in (self._beat, self._watch)
         ]
 
@@ -112,11 +106,11 @@ class LeaseHeartbeat:
 
     def _beat(self) -> None:
         last: str | None = None
-        pause = min(self._lease_s / BEATS_PER_LEASE, LONGEST_PAUSE_S)
+        pause = min(self.lease_s / BEATS_PER_LEASE, LONGEST_PAUSE_S)
         while not self._ended.is_set():
             begun = time.monotonic()
             try:
-                asked = self._store.beat(self._run_id, self._owner, self._changes())
+                asked = self.store.beat(self.run_id, self.owner, self.changes())
             except StoreUnavailable as error:
                 self._trouble = error
             except JournalError as error:
@@ -126,20 +120,20 @@ class LeaseHeartbeat:
                 # Others count from the change they see, which is not before this beat began.
                 self._beaten = begun
                 if asked is not None and asked != last and not self._ended.is_set():
-                    self._on_stop(asked)
+                    self.on_stop(asked)
                 last = asked
             self._ended.wait(max(0.0, begun + pause - time.monotonic()))
 
     def _watch(self) -> None:
-        while (left := self._beaten + self._lease_s - time.monotonic()) > 0:
+        while (left := self._beaten + self.lease_s - time.monotonic()) > 0:
             if self._ended.wait(left):
                 return
         why = str(self._trouble) if self._trouble else "the store does not answer"
-        self._lost(StoreUnavailable(f"no sign of life could be written for {self._lease_s:g} s: {why}"))
+        self._lost(StoreUnavailable(f"no sign of life could be written for {self.lease_s:g} s: {why}"))
 
     def _lost(self, error: JournalError) -> None:
         with self._lock:
             if self._ended.is_set():
                 return
             self._ended.set()
-        self._on_lost(error)
+        self.on_lost(error)
