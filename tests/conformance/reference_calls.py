@@ -100,7 +100,8 @@ class Calls:
             if not call.waiting and not call.task.done() and not self.bad("never_abandons"):
                 call.abandons = asyncio.get_running_loop().call_later(LIMITS["abandon_after_s"], call.end)
         if not call.task.done() or (self.bad("always_pending") and wait_s):
-            progress = {name: call.progress[name] for name in ("done", "total")} | self.no_progress()
+            done = 0 if self.bad("no_progress") else call.progress["done"]
+            progress = {"done": done, "total": call.progress["total"]}
             return {"pending": {"call_id": call_id, "progress": progress} | self.finished(call, partial=partial)}
         if call.cancelled and self.bad("cancel_raises"):
             raise CallCancelled
@@ -116,9 +117,6 @@ class Calls:
         if self.bad("partial_counted"):
             results = [{**each, "index": at} for at, each in enumerate(results)]
         return {"results": results}
-
-    def no_progress(self) -> dict[str, int]:
-        return {"done": 0} if self.bad("no_progress") else {}
 
     async def get_result(self, params: dict[str, Any]) -> JsonValue:
         call_id = params["call_id"]

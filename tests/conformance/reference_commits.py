@@ -74,8 +74,10 @@ class Commits:
         added = added_to(candidate)
         return {name: candidate.get(name, added.get(name, text)) for name, text in SEED.items()}
 
-    def outline(self, candidate: Candidate) -> str:
-        return "" if self.bad("empty_outline") else "\n".join(self.files[self.at(candidate)])
+    def outline(self, params: dict[str, Any]) -> JsonValue:
+        """The answer to `outline_code`."""
+        files = self.files[self.at(params["candidate"])]
+        return {"outline": "" if self.bad("empty_outline") else "\n".join(files)}
 
     def at(self, candidate: Candidate) -> str:
         return commit_of(candidate) or self.first
@@ -139,10 +141,10 @@ class Commits:
             "bundle": base64.b64encode(b"PACK" if self.bad("half_bundles") else bundle.encode()).decode(),
         }
 
-    def imported(self, bundles: list[str]) -> JsonValue:
+    def imported(self, params: dict[str, Any]) -> JsonValue:
         """The answer to `import_commits`."""
         commits = []
-        for number, text in enumerate(bundles):
+        for number, text in enumerate(params.get("bundles") or []):
             try:
                 commits.append(self.unbundled(text))
             except ValueError as error:

@@ -51,16 +51,16 @@ class Methods:
             "get_traces": self.get_traces,
             "list_examples": self.list_examples,
             "propose_new_texts": self.propose_new_texts,
-            "apply_mutation": self.apply_mutation,
-            "outline_code": self.outline_code,
-            "import_commits": self.import_commits,
+            "apply_mutation": self.commits.apply,
+            "outline_code": self.commits.outline,
+            "import_commits": self.commits.imported,
             "score": self.score,
             "finalize": self.finalize,
             "rpc.discover": self.rpc_discover,
         }[method]
-        return await work(params)
+        return work(params)
 
-    async def discover(self, _params: dict[str, Any]) -> JsonValue:
+    def discover(self, _params: dict[str, Any]) -> JsonValue:
         seed = self.commits.seed
         names = ["system"] if self.bad("component_unlisted") else list(seed)
         kinds = {} if self.bad("all_kinds_are_text") else KINDS
@@ -205,7 +205,7 @@ class Methods:
         self.groups.setdefault(group, []).append(ref)
         return ref
 
-    async def make_reflective_dataset(self, params: dict[str, Any]) -> JsonValue:
+    def make_reflective_dataset(self, params: dict[str, Any]) -> JsonValue:
         given = params["eval_batch"]
         refs = [result.get("trajectory_ref") for result in given["results"]]
         self.check_kept([ref for ref in refs if ref is not None])
@@ -230,13 +230,13 @@ class Methods:
         if gone and not self.bad("any_ref"):
             raise TrajectoryExpired(refs=refs if self.bad("names_all_refs") else gone)
 
-    async def get_traces(self, params: dict[str, Any]) -> JsonValue:
+    def get_traces(self, params: dict[str, Any]) -> JsonValue:
         refs = params["refs"]
         self.check_kept(refs)
         found = [{"trajectory": None if self.bad("refs_unread") else self.traces.get(ref)} for ref in refs]
         return {"traces": found}
 
-    async def list_examples(self, params: dict[str, Any]) -> JsonValue:
+    def list_examples(self, params: dict[str, Any]) -> JsonValue:
         split = params["split"]
         rows = ROWS.get(split)
         if rows is None and not self.bad("unknown_split_is_empty"):
@@ -247,21 +247,12 @@ class Methods:
         offset = 0 if self.bad("ignores_offset") else int(params.get("offset", 0))
         return {"examples": listed[offset : offset + int(params.get("limit", 100))], "total": len(listed)}
 
-    async def propose_new_texts(self, params: dict[str, Any]) -> JsonValue:
+    def propose_new_texts(self, params: dict[str, Any]) -> JsonValue:
         source = SEED if self.bad("proposes_from_seed") else params["candidate"]
         names = SEED if self.bad("proposes_all") else params["components_to_update"]
         return {"texts": {name: source.get(name, "") + "!" for name in names}}
 
-    async def apply_mutation(self, params: dict[str, Any]) -> JsonValue:
-        return self.commits.apply(params)
-
-    async def outline_code(self, params: dict[str, Any]) -> JsonValue:
-        return {"outline": self.commits.outline(params["candidate"])}
-
-    async def import_commits(self, params: dict[str, Any]) -> JsonValue:
-        return self.commits.imported(params.get("bundles") or [])
-
-    async def score(self, params: dict[str, Any]) -> JsonValue:
+    def score(self, params: dict[str, Any]) -> JsonValue:
         results = []
         for example, result in zip(params["batch"], params["results"], strict=False):
             rated = {"rollout"} if self.bad("keeps_scores") else {"rollout", "ok"}
@@ -278,10 +269,10 @@ class Methods:
                 results[-1].pop("trajectory", None)
         return {"results": results[::-1] if self.bad("scores_reversed") else results}
 
-    async def finalize(self, _params: dict[str, Any]) -> JsonValue:
+    def finalize(self, _params: dict[str, Any]) -> JsonValue:
         return {} if self.bad("silent_finalize") else {"message": "done"}
 
-    async def rpc_discover(self, _params: dict[str, Any]) -> JsonValue:
+    def rpc_discover(self, _params: dict[str, Any]) -> JsonValue:
         return contract() | ({"methods": []} if self.bad("empty_openrpc") else {})
 
     def data(self, example: dict[str, Any]) -> JsonValue:
