@@ -206,6 +206,7 @@ def _refusal(store: Store, run: StoredRun, action: AnyAction, waiting: int) -> s
     return objection(action, situation)
 
 
+@dataclass(frozen=True)
 class WaitingRequests:
     """The requests that wait for a run, read where its driver can take them.
 
@@ -213,14 +214,13 @@ class WaitingRequests:
     heartbeat notices a store that is away.
     """
 
-    def __init__(self, store: Store, run_id: str) -> None:
-        self._store = store
-        self._run_id = run_id
+    store: Store
+    run_id: str
 
     def read(self) -> list[SteeringRequest]:
         """Return the requests that wait, in order, without those that stop the run."""
         with suppress(StoreUnavailable):
-            return [each for each in self._store.requests(self._run_id, waiting=True) if each.stops is None]
+            return [each for each in self.store.requests(self.run_id, waiting=True) if each.stops is None]
         return []
 
     def answer(
@@ -228,7 +228,7 @@ class WaitingRequests:
     ) -> None:
         """Write the outcome of a request; the entry of one that was taken states so too, if the store is away now."""
         with suppress(StoreUnavailable):
-            self._store.answer_request(self._run_id, request_id, outcome, number=number, reason=reason)
+            self.store.answer_request(self.run_id, request_id, outcome, number=number, reason=reason)
 
 
 PAUSE: Literal["pause"] = "pause"
