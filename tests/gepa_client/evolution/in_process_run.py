@@ -11,7 +11,6 @@ from gepa_client.journal.run_events import Event
 from gepa_client.run import strategies
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.code_server import Model
-from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.scripted_server import rows
 
 
@@ -43,7 +42,6 @@ def optimize(
         seed_candidate=adapter.seed_candidate,
         trainset=rows(20),
         valset=rows(8, 20),
-        logger=Silent(),
         **arguments,
     )
     adapter.journal.commit()

@@ -15,14 +15,14 @@ from tests.gepa_client.scripted_server import rows
 class Merging:
     """A pool of three: the seed and two children of it, whose code the server made; `merge` evaluates GEPA's pick."""
 
-    def __init__(self, server, adapter, first, second):
+    def __init__(self, server, adapter):
         self.server, self.adapter, self.events = server, adapter, []
         self.lineage = Lineage(adapter.commits)
         self.mutations = MutationRunner(adapter, self.lineage, self.events.append)
         self.code_merge = CodeMerge(adapter, self.mutations)
         adapter.complete = self.code_merge.complete
         seed = adapter.seed_candidate
-        self.pool = [seed, self.child(seed, first), self.child(seed, second)]
+        self.pool = [seed, *(self.child(seed, f"learn {word}") for word in ("green", "blue"))]
         self.state = SimpleNamespace(
             program_candidates=self.pool,
             full_program_trace=[{"merged_entities": (1, 2, 0)}],
@@ -30,8 +30,6 @@ class Merging:
         )
 
     def child(self, parent, request):
-        if request is None:
-            return {**parent, "rules": parent["rules"] + " teal"}
         mutation = {"kind": "change_request", "request": request}
         [entry] = self.mutations.make([MutationRequest(parent, mutation, request)])
         return dict(entry.applied.candidate)
@@ -49,11 +47,11 @@ class Merging:
 def merging(code_server):
     adapters = []
 
-    def start(first="learn green", second="learn blue"):
+    def start():
         server = code_server()
         adapter = RemoteAdapter(server.url)
         adapters.append(adapter)
-        return Merging(server, adapter, first, second)
+        return Merging(server, adapter)
 
     yield start
     for adapter in adapters:

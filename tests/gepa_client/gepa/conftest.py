@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gepa_client.journal.store import Store
 from tests.gepa_client.endpoint_fixtures import server, token
-from tests.gepa_client.journal.stored_journals import Watched, watched
+from tests.gepa_client.journal.stored_journals import watched
 from tests.gepa_client.scripted_server import TOKEN
 from tests.support.forked_client import ForkServer
 
@@ -29,7 +30,7 @@ def gepa_server(fork_server: ForkServer) -> Callable[..., AbstractContextManager
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Watched]:
+def store(tmp_path: Path) -> Iterator[Store]:
     """A store with the run of the tests in it."""
     with watched(tmp_path) as made:
         yield made

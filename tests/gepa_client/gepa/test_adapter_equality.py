@@ -9,7 +9,6 @@ from gepa.adapters.default_adapter.default_adapter import DefaultAdapter
 from gepa.strategies.proposal_sampling import PxNSampling
 
 from gepa_client import ConcurrentReflection, RemoteAdapter, Row, RowLoader
-from tests.gepa_client.gepa.silent import Silent
 
 SERVED = Path(__file__).parent / "served"
 
@@ -46,9 +45,7 @@ def over_the_network(task, url, **options):
 
 
 def optimize(adapter, seed_candidate, data, **options):
-    return gepa.optimize(
-        seed_candidate=seed_candidate, adapter=adapter, **data, logger=Silent(), max_metric_calls=250, **options
-    )
+    return gepa.optimize(seed_candidate=seed_candidate, adapter=adapter, **data, max_metric_calls=250, **options)
 
 
 OPTIONS = {

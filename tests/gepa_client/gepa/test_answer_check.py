@@ -10,9 +10,8 @@ TEXT = "Answer with the name of a desk: billing, feature or delivery."
 THOUGHT = "Okay, the examples fail because the desk is missing."
 
 
-def judged(answer: str, *, before: str = BEFORE, block: bool = True, again: bool = False, cut_off: bool = False) -> str:
-    form = AnswerForm(block)
-    return form.judged(answer, before, cut_off=cut_off, block_expected=not again) or "usable"
+def judged(answer: str, *, again: bool = False, cut_off: bool = False) -> str:
+    return AnswerForm(block=True).judged(answer, BEFORE, cut_off=cut_off, block_expected=not again) or "usable"
 
 
 @pytest.mark.parametrize(

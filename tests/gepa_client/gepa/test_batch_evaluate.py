@@ -8,7 +8,6 @@ import pytest
 from gepa.strategies.proposal_sampling import PxNSampling
 
 from gepa_client import RemoteAdapter, Row
-from tests.gepa_client.gepa.silent import Silent
 
 SERVED = Path(__file__).parent / "served"
 WORDS = [f"word{number}" for number in range(12)]
@@ -34,7 +33,6 @@ def optimize(adapter, rows, **options):
         adapter=adapter,
         sampling_strategy=PxNSampling(2, 3),
         max_metric_calls=150,
-        logger=Silent(),
         **options,
     )
     return result.candidates, result.parents, result.val_subscores, result.total_metric_calls

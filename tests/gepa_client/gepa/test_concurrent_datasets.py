@@ -9,7 +9,6 @@ from gepa.strategies.proposal_sampling import PxNSampling, SameParentSampling
 from gepa_client import ConcurrentDatasets, ProgramReflection, RemoteAdapter
 from gepa_client.journal.entries import REFLECTIVE_DATASET, SEARCH
 from protocol.errors import ProgramFailed
-from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, watched
 from tests.gepa_client.scripted_server import AtOnce, rows
@@ -35,7 +34,6 @@ def optimize(adapter, *, at_once=True, sampling=None, calls=90):
         module_selector=datasets if at_once else "round_robin",
         callbacks=callbacks,
         max_metric_calls=calls,
-        logger=Silent(),
     )
 
 

@@ -11,7 +11,6 @@ from gepa.image import Image
 from gepa_client import ConcurrentReflection, RemoteAdapter
 from rpc_server.worker.json_values import NotJsonError
 from rpc_server.worker.results import MAX_BYTES, dataset_members
-from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.journal.stored_journals import recording, replaying, watched
 
 SERVED = Path(__file__).parent / "served"
@@ -37,9 +36,7 @@ def drawing(gepa_server):
 
 
 def optimize(adapter, **options):
-    result = gepa.optimize(
-        dict(SEED), ["a", "b", "c", "d"], adapter=adapter, max_metric_calls=30, logger=Silent(), **options
-    )
+    result = gepa.optimize(dict(SEED), ["a", "b", "c", "d"], adapter=adapter, max_metric_calls=30, **options)
     return result.candidates, result.val_subscores
 
 

@@ -9,7 +9,6 @@ from gepa.strategies.proposal_sampling import PxNSampling
 from gepa_client import ProgramReflection, RemoteAdapter
 from gepa_client.journal.entries import SEARCH
 from protocol.errors import ProgramFailed, TrajectoryExpired
-from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import cut_at_random, discovery_of, replaying, watched
 from tests.gepa_client.scripted_server import ScriptedServer, failed, ok, rows
@@ -79,7 +78,6 @@ def optimize(adapter, reflection=ProgramReflection):
         use_merge=True,
         skip_perfect_score=False,
         max_metric_calls=BUDGET,
-        logger=Silent(),
         callbacks=adapter.callbacks,
         seed=5,
     )

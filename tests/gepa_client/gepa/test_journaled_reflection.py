@@ -32,9 +32,9 @@ TEMPLATE = "<<curr_param>< <side_info>"
 JOBS = [({"a": text}, {"a": [{"x": 1}]}, ["a"]) for text in ("one", "two", "three")]
 
 
-def reflected(journal, model, jobs=JOBS):
+def reflected(journal, model):
     reflection = ConcurrentReflection(model, TEMPLATE, journal=journal)
-    return [(proposal.new_texts, proposal.raw_lm_outputs) for proposal, _ in reflection.reflect_many(jobs)]
+    return [(proposal.new_texts, proposal.raw_lm_outputs) for proposal, _ in reflection.reflect_many(JOBS)]
 
 
 def test_a_models_answers_are_replayed_without_it(store):

@@ -18,15 +18,10 @@ def rows(*numbers):
     return [Row(str(number), {"n": number}) for number in numbers]
 
 
-def reusing(server, journal, work, **options):
-    with RemoteAdapter(server.url, first_backoff_s=0.001, max_outage_s=1, journal=journal, **options) as adapter:
+def recorded(server, store, work):
+    with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
         adapter.known = KnownResults(journal)
         return work(adapter), adapter.known.reused
-
-
-def recorded(server, store, work):
-    with recording(store) as journal:
-        return reusing(server, journal, work)
 
 
 def evaluated(server):
@@ -37,14 +32,10 @@ def evaluated(server):
     ]
 
 
-def numbered(server):
+def test_a_row_is_evaluated_once_with_a_candidate_whichever_minibatch_it_is_in(server, store):
     server.evaluate_one = lambda _candidate, example, _traced: server.ok(
         example.data["n"] / 8, output=example.data, metric_calls=2
     )
-
-
-def test_a_row_is_evaluated_once_with_a_candidate_whichever_minibatch_it_is_in(server, store):
-    numbered(server)
     same_id = Row("1", {"n": 4})
 
     def work(adapter):

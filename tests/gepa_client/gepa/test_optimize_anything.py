@@ -3,10 +3,9 @@
 import asyncio
 
 import pytest
-from gepa.optimize_anything import EngineConfig, GEPAConfig, ReflectionConfig, TrackingConfig, optimize_anything
+from gepa.optimize_anything import EngineConfig, GEPAConfig, ReflectionConfig, optimize_anything
 
 from gepa_client import RemoteAdapter
-from tests.gepa_client.gepa.silent import Silent
 
 WORDS = ["red", "green", "blue", "gold"]
 
@@ -36,7 +35,6 @@ def optimized(adapter, *, parallel=False, **evaluators):
         config=GEPAConfig(
             engine=EngineConfig(max_metric_calls=60, parallel=parallel, max_workers=8),
             reflection=ReflectionConfig(reflection_lm=learn, reflection_minibatch_size=4),
-            tracking=TrackingConfig(logger=Silent()),
         ),
         **evaluators,
     )

@@ -5,7 +5,6 @@ from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row
 from gepa_client.gepa.rows import ServerRow
 from gepa_client.journal.entries import RETRACE
 from protocol.errors import InvalidParams, LimitExceeded, MethodNotFound, Overloaded
-from tests.gepa_client.gepa.silent import Silent
 
 SEED = {"system": "s", "style": "t"}
 ROWS = [Row(str(number), {"n": number}) for number in range(3)]
@@ -60,7 +59,6 @@ def test_any_other_failure_interrupts_since_gepa_would_swallow_it(server, adapte
             reflection_strategy=ProgramReflection(adapter),
             max_metric_calls=100,
             skip_perfect_score=False,
-            logger=Silent(),
         )
     assert caught.value.status == status
 

@@ -1,8 +1,8 @@
-"""A journal over a real SQLite store, as a process that drives the run has it; and a store that counts or fails."""
+"""A journal over a real SQLite store, as a process that drives the run has it."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,11 +10,9 @@ from evolverpc_common.redaction import Secrets
 from gepa_client import RemoteAdapter
 from gepa_client.errors import Interrupted
 from gepa_client.journal.buffer import JournalBuffer, RecordedStorage
-from gepa_client.journal.entries import Row
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import RequestKey, SpendingTotals, request_key
-from gepa_client.journal.sqlite import SqliteDatabase
-from gepa_client.journal.store import Store
+from gepa_client.journal.store import Store, open_store
 from gepa_client.transport.event_loop import CancelToken
 from protocol import DiscoverResult
 from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, run
@@ -22,29 +20,12 @@ from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, run
 Result = TypeVar("Result")
 
 
-class Watched(Store):
-    """Counts commits; `before_write` may raise, or wait."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(SqliteDatabase(path))
-        self.commits: list[int] = []
-        self.before_write: Callable[[Sequence[Row]], None] = lambda _: None
-
-    def write(self, run_id: str, owner: str, rows: Sequence[Row]) -> None:
-        self.before_write(rows)
-        super().write(run_id, owner, rows)
-        self.commits.append(len(rows))
-
-
 @contextmanager
-def watched(path: Path) -> Iterator[Watched]:
+def watched(path: Path) -> Iterator[Store]:
     """A store with the run of the tests in it."""
-    store = Watched(path / "store.db")
-    try:
+    with closing(open_store(str(path / "store.db"))) as store:
         store.create(run())
         yield store
-    finally:
-        store.close()
 
 
 @contextmanager

@@ -7,27 +7,30 @@ import pytest
 from gepa_client.errors import Interrupted, StoreUnavailable
 from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import SEARCH
+from gepa_client.journal.store import Store
 from gepa_client.transport.event_loop import CancelToken
 from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, entry
-from tests.gepa_client.journal.stored_journals import Watched, watched
+from tests.gepa_client.journal.stored_journals import watched
 
 LONG_S = 5.0
 
 
-def taped(store: Watched, cancel_token: CancelToken, owner: str = OWNER) -> JournalBuffer:
+def taped(store: Store, cancel_token: CancelToken, owner: str = OWNER) -> JournalBuffer:
     assert store.claim(RUN.id, store.run(RUN.id).claim, owner, DRIVER)
     return JournalBuffer(store, RUN.id, owner, cancel_token.cancel)
 
 
-def test_a_store_that_fails_pauses_the_run_and_nothing_more_is_accepted(tmp_path: Path) -> None:
+def test_a_store_that_fails_pauses_the_run_and_nothing_more_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cancel_token = CancelToken()
 
-    def full(_: object) -> None:
+    def full(*_: object) -> None:
         raise StoreUnavailable("the disk is full")
 
     with watched(tmp_path) as store:
         buffer = taped(store, cancel_token)
-        store.before_write = full
+        monkeypatch.setattr(store, "write", full)
         buffer.write(entry(0))
         for future in (buffer.written(), buffer.written()):
             with pytest.raises(Interrupted, match="the disk is full") as caught:

@@ -9,10 +9,11 @@ import pytest
 from gepa_client.journal.entries import GATEWAY, MODEL_CALL
 from gepa_client.journal.history import all_rows
 from gepa_client.journal.run_events import CallRefused, Event, ModelCalls, ModelTally
+from gepa_client.journal.store import Store
 from gepa_client.run.control_messages import GatewayMessage, ModelCallMessage
 from gepa_client.run.gateway_record import GatewayRecord, recorded_gateway_events
 from tests.gepa_client.journal.sample_runs import RUN
-from tests.gepa_client.journal.stored_journals import Watched, recording, watched
+from tests.gepa_client.journal.stored_journals import recording, watched
 
 
 def call(number: int = 0, **given: Any) -> ModelCallMessage:
@@ -27,12 +28,12 @@ def refusal(what: str = "CONNECT far.example.org:443", reason: str = "not allowe
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Watched]:
+def store(tmp_path: Path) -> Iterator[Store]:
     with watched(tmp_path) as found:
         yield found
 
 
-def received(store: Watched, *messages: GatewayMessage, **options: Any) -> tuple[list[Event], ModelCalls | None, float]:
+def received(store: Store, *messages: GatewayMessage, **options: Any) -> tuple[list[Event], ModelCalls | None, float]:
     """Receive the messages, the first before there is a journal; return the events, the tally and the run's costs."""
     events: list[Event] = []
     record = GatewayRecord()
@@ -47,7 +48,7 @@ def received(store: Watched, *messages: GatewayMessage, **options: Any) -> tuple
         return events, news, journal.spending.cost_usd
 
 
-def test_calls_are_attempts_with_a_price_and_consecutive_numbers(store: Watched) -> None:
+def test_calls_are_attempts_with_a_price_and_consecutive_numbers(store: Store) -> None:
     _, news, spent = received(store, call(), call(1, model="large", cost_usd=None), call(status=500, cost_usd=None))
     assert spent == 0.25
     assert news is not None
@@ -72,7 +73,7 @@ def test_calls_are_attempts_with_a_price_and_consecutive_numbers(store: Watched)
     assert recorded_gateway_events(store, RUN.id) == (news, [])
 
 
-def test_refusals_are_written_as_the_gateway_reports_them_and_counted(store: Watched) -> None:
+def test_refusals_are_written_as_the_gateway_reports_them_and_counted(store: Store) -> None:
     huge = refusal("openai/huge", "no such model is allowed")
     events, news, _ = received(store, refusal(), huge, refusal(times=1000))
     first = CallRefused(sandbox="s-1", what="CONNECT far.example.org:443", reason="not allowed")
@@ -85,7 +86,7 @@ def test_refusals_are_written_as_the_gateway_reports_them_and_counted(store: Wat
     assert recorded_gateway_events(store, RUN.id)[1] == [first.model_copy(update={"times": 1002}), other]
 
 
-def test_a_secret_in_a_refused_request_is_not_written(store: Watched) -> None:
+def test_a_secret_in_a_refused_request_is_not_written(store: Store) -> None:
     secret = "sk-0123456789"
     events, news, _ = received(
         store, refusal(f"CONNECT {secret}.example.org:443"), call(model=secret, sandbox=secret), secrets=[secret]

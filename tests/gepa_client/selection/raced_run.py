@@ -15,7 +15,6 @@ from gepa_client.selection.race import RacedSelection
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.steering.steering import ActiveRequests
 from protocol import Example
-from tests.gepa_client.gepa.silent import Silent
 from tests.gepa_client.scripted_server import Host, ScriptedServer, ok
 
 WORDS = ("red", "green", "blue", "pink", "grey", "teal")
@@ -113,9 +112,7 @@ def run(
     rejected = Rejections(proposals, race)
     arguments["callbacks"] = [*arguments["callbacks"], proposals, rejected]
     train = val if val.first_id == 0 else rows(TRAIN)
-    result = gepa.optimize(
-        seed_candidate=adapter.seed_candidate, trainset=train, valset=val, logger=Silent(), **arguments
-    )
+    result = gepa.optimize(seed_candidate=adapter.seed_candidate, trainset=train, valset=val, **arguments)
     adapter.journal.commit()
     return RacedRun(
         result.candidates,
