@@ -22,3 +22,10 @@ def test_of_all_orders_at_most_the_error_ever_reach_the_evidence_against_a_true_
     orders = list(itertools.permutations(population))
     wrong = sum(wealth(order, len(order), 1.0) >= 1 / error for order in orders)
     assert wrong <= error * len(orders)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6])
+def test_the_unit_of_the_values_does_not_matter(scale: float) -> None:
+    values = [0.2, -0.7, 0.0, -0.1, 0.4, -0.6]
+    scaled = [value * scale for value in values]
+    assert wealth(scaled, 20, scale) == pytest.approx(wealth(values, 20, 1.0))
