@@ -149,28 +149,14 @@ class EventLoopExecutor:
 
     def serve(self, server: Server) -> None:
         """Answer until the end of input."""
-        self._asyncio.run(self._serve(server))
+        with open(server.channel.source, "rb", buffering=0, closefd=False) as source:
+            self._asyncio.run(self._serve(server, source))
 
-    async def _serve(self, server: Server) -> None:
-        loop = self._asyncio.get_running_loop()
-        over = loop.create_future()
-        buffer = bytearray()
-
-        def read() -> None:
-            data = os.read(server.channel.source, 1 << 18)
-            if not data:
-                loop.remove_reader(server.channel.source)
-                over.set_result(None)
-                return
-            buffer.extend(data)
-            if b"\n" in data:
-                *lines, rest = bytes(buffer).split(b"\n")
-                buffer[:] = rest
-                for line in lines:
-                    self._start_request(server, parse(line))
-
-        loop.add_reader(server.channel.source, read)
-        await over
+    async def _serve(self, server: Server, source: Any) -> None:
+        loop, reader = self._asyncio.get_running_loop(), self._asyncio.StreamReader(limit=sys.maxsize)
+        await loop.connect_read_pipe(lambda: self._asyncio.StreamReaderProtocol(reader), source)
+        while line := await reader.readline():
+            self._start_request(server, parse(line))
 
     def _start_request(self, server: Server, request: dict[str, Any]) -> None:
         if request["method"] == "cancel":

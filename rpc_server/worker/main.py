@@ -57,7 +57,7 @@ def main(control_descriptor: int) -> None:
 
 def serve(channel: Channel, program: Any, config: Config) -> None:
     """Answer on the channel with the program's executor."""
-    channel.guard_forks()
+    os.register_at_fork(after_in_child=channel.close)
     executors: dict[str, type[MainThreadExecutor | ThreadExecutor | EventLoopExecutor]] = {
         "sync": MainThreadExecutor,
         "threads": ThreadExecutor,

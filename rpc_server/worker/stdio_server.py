@@ -101,10 +101,6 @@ class Channel:
         os.close(log)
         return cls(source, sink)
 
-    def guard_forks(self) -> None:
-        """Close the channel in every process forked from this one."""
-        os.register_at_fork(after_in_child=self.close)
-
     def close(self) -> None:
         """Close both descriptors, once."""
         for descriptor in (self._source, self._sink):
