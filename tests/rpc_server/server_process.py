@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import os
 import signal
+import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,14 +14,24 @@ from typing import Any
 import aiohttp
 
 WAIT_S = 30
+ROOT = Path(__file__).parents[2]
 
 
 @asynccontextmanager
 async def server_process(
-    folder: Path, *command: str, env: Mapping[str, str], stderr: int | None = PIPE, **given: Any
+    folder: Path,
+    *arguments: str,
+    command: Sequence[str] = (sys.executable, "-m", "rpc_server"),
+    stderr: int | None = PIPE,
+    pass_fds: Sequence[int] = (),
+    **variables: str,
 ) -> AsyncIterator[Process]:
-    """Run it while the block runs; Ctrl-C ends it."""
-    process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=env, stdout=PIPE, stderr=stderr, **given)
+    """Run it with these further variables while the block runs; Ctrl-C ends it."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    streams = {"stdin": PIPE, "stdout": PIPE, "stderr": stderr}
+    process = await asyncio.create_subprocess_exec(
+        *command, *arguments, cwd=folder, env=env, pass_fds=pass_fds, **streams
+    )
     try:
         yield process
     finally:

@@ -2,12 +2,11 @@
 
 import asyncio
 import json
-import os
 import shlex
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -16,9 +15,10 @@ from typing import Any
 import pytest
 
 from evolverpc_common.git import run_git_async
+from tests.rpc_server.conftest import Refusal
 from tests.rpc_server.program.conftest import DATA
 from tests.rpc_server.server_process import WAIT_S, asked, first_line, ready, server_process
-from tests.support.forked_client import SERVER, ForkServer
+from tests.support.forked_client import ForkServer
 from tests.support.forked_commands import write_commands
 from tests.support.waiting import eventually
 
@@ -28,31 +28,12 @@ STDIO = (DATA / "stdio.py").read_text()
 Started = Callable[..., AbstractAsyncContextManager[asyncio.subprocess.Process]]
 
 
-def started(
-    folder: Path, *arguments: str, command: Sequence[str] = (sys.executable, "-m", "rpc_server"), **variables: str
-) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **variables}
-    return server_process(folder, *command, *arguments, env=env, stdin=asyncio.subprocess.PIPE)
-
-
 @pytest.fixture
 def forked(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Started:
-    """`started` with a fork, for tests of neither how a server starts nor how it ends."""
+    """`server_process` with a fork, for tests of neither how a server starts nor how it ends."""
     commands = tmp_path_factory.mktemp("commands")
     write_commands(fork_server, commands)
-    return partial(started, command=[str(commands / "gepa-server")])
-
-
-@pytest.fixture
-def failure(fork_server: ForkServer) -> Callable[..., tuple[int, str]]:
-    """Returns exit status and stderr of a command that cannot start, run in a folder."""
-
-    def run(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
-        given = {**os.environ, **variables}
-        status, _, reported = fork_server.run(arguments, folder=folder, environment=given, module=SERVER)
-        return status, reported.decode()
-
-    return run
+    return partial(server_process, command=[str(commands / "gepa-server")])
 
 
 async def call(event: dict[str, Any], method: str, params: dict[str, Any]) -> Any:
@@ -71,7 +52,7 @@ def evaluation(*data: Any, candidate: dict[str, str], **meta: Any) -> dict[str, 
 
 
 async def test_a_server_can_end_with_its_standard_input(tmp_path: Path) -> None:
-    async with started(tmp_path, "--conformance", "--json", "--until-stdin-closes") as process:
+    async with server_process(tmp_path, "--conformance", "--json", "--until-stdin-closes") as process:
         await ready(process)
         assert process.stdin is not None
         process.stdin.close()
@@ -88,7 +69,7 @@ async def test_the_next_command_names_the_server_and_the_file_of_its_token(tmp_p
 
 
 async def test_sigterm_lets_a_running_call_finish_and_takes_the_token_file_along(tmp_path: Path) -> None:
-    async with started(tmp_path, "--conformance", "--json") as process:
+    async with server_process(tmp_path, "--conformance", "--json") as process:
         event = await ready(process)
         assert event["pid"] == process.pid
         token_file = Path(event["token_file"])
@@ -107,15 +88,13 @@ async def test_sigterm_lets_a_running_call_finish_and_takes_the_token_file_along
 
 
 async def test_the_build_runs_before_the_program_starts_and_its_failure_ends_the_server(
-    tmp_path: Path, forked: Started, failure: Callable[..., tuple[int, str]]
+    tmp_path: Path, forked: Started, refusal: Refusal
 ) -> None:
     (tmp_path / "source.py").write_text(STDIO)
     build, command = ("--build-command", "cp source.py program.py"), ("--command", sys.executable, "program.py")
     async with forked(tmp_path, "--json", *build, *command) as process:
         assert (await call(await ready(process), "discover", {}))["program"]["name"] == "stdio"
-    status, reported = failure(tmp_path, "--build-command", "sh -c 'echo no compiler; exit 3'", *command)
-    assert status == 2
-    assert "no compiler" in reported
+    assert "no compiler" in refusal(tmp_path, "--build-command", "sh -c 'echo no compiler; exit 3'", *command)
 
 
 async def test_rows_that_a_command_shares_are_served_and_others_reported(tmp_path: Path, forked: Started) -> None:
@@ -161,26 +140,24 @@ async def test_a_file_that_is_changed_after_its_program_was_loaded_is_named_unti
     ],
 )
 def test_a_program_that_cannot_be_served_is_reported_in_one_line(
-    tmp_path: Path, arguments: tuple[str, ...], part: str, failure: Callable[..., tuple[int, str]]
+    tmp_path: Path, arguments: tuple[str, ...], part: str, refusal: Refusal
 ) -> None:
     (tmp_path / "app.py").write_text(PLAIN)
-    status, reported = failure(tmp_path, *arguments)
-    assert status == 2
+    reported = refusal(tmp_path, *arguments)
     assert reported.startswith("evolverpc serve: ")
     assert part in reported
     assert "Traceback" not in reported
 
 
-def test_a_taken_port_is_reported_at_once(tmp_path: Path, failure: Callable[..., tuple[int, str]]) -> None:
+def test_a_taken_port_is_reported_at_once(tmp_path: Path, refusal: Refusal) -> None:
     (tmp_path / "app.py").write_text("import time\ntime.sleep(60)\n" + PLAIN)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        status, reported = failure(tmp_path, "--program", "app.py", "--port", str(taken.getsockname()[1]))
-    assert status == 2
+        reported = refusal(tmp_path, "--program", "app.py", "--port", str(taken.getsockname()[1]))
     assert "the port is in use, perhaps by a server that you started before: end it, or give another --port" in reported
 
 
 async def test_sigint_ends_promptly_while_calls_run(tmp_path: Path) -> None:
-    async with started(tmp_path, "--conformance", "--json") as process:
+    async with server_process(tmp_path, "--conformance", "--json") as process:
         event = await ready(process)
         seed = (await call(event, "discover", {}))["program"]["seed_candidate"]
         params = evaluation({"sleep_ms": 60_000}, candidate=seed, call_id="c", wait_s=0)
@@ -191,7 +168,7 @@ async def test_sigint_ends_promptly_while_calls_run(tmp_path: Path) -> None:
 
 async def test_a_signal_while_the_program_starts_ends_it(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("import time\nopen('started', 'w').close()\ntime.sleep(60)\n" + PLAIN)
-    async with started(tmp_path, "--program", "app.py", "--json") as process:
+    async with server_process(tmp_path, "--program", "app.py", "--json") as process:
         await eventually((tmp_path / "started").exists)
         process.send_signal(signal.SIGINT)
         assert await asyncio.wait_for(process.wait(), 10) == 130
@@ -213,14 +190,13 @@ async def test_a_token_file_made_in_a_repository_is_ignored_there_and_mentioned_
 
 
 async def test_a_token_file_that_a_gitignore_includes_is_refused_with_the_reason(
-    tmp_path: Path, failure: Callable[..., tuple[int, str]]
+    tmp_path: Path, refusal: Refusal
 ) -> None:
     await run_git_async("init", "--quiet", folder=tmp_path)
     (tmp_path / ".gitignore").write_text("*\n!token\n")
     exclude = tmp_path / ".git" / "info" / "exclude"
     before = exclude.read_text() if exclude.exists() else ""
-    status, reported = failure(tmp_path, "--conformance", "--token-file", "token")
-    assert status == 2
+    reported = refusal(tmp_path, "--conformance", "--token-file", "token")
     assert "a line of a .gitignore that begins with ! includes token" in reported
     assert not (tmp_path / "token").exists()
     assert exclude.read_text() == before

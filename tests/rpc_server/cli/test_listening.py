@@ -1,12 +1,9 @@
 """Listen addresses from environment variables, and the token header that passes a proxy."""
 
-import asyncio
 import json
 import os
 import socket
-import sys
 import uuid
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +13,9 @@ import pytest
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.cli.listen_endpoint import apply_listen_address
 from rpc_server.settings import Settings
+from tests.rpc_server.conftest import Refusal
 from tests.rpc_server.server_process import asked, ready, server_process
-from tests.support.forked_client import SERVER, ForkServer
+from tests.support.forked_client import ForkServer
 
 REPORTS_VARIABLES_AND_SOCKETS = """
 import os, stat
@@ -51,14 +49,6 @@ def _read(path):
 """
 
 
-def started(
-    folder: Path, *arguments: str, sock: socket.socket | None = None, **variables: str
-) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
-    command = (sys.executable, "-I", "-m", "rpc_server", "--json", *arguments)
-    env = {**os.environ, "GEPA_TOKEN": "t", **variables}
-    return server_process(folder, *command, env=env, pass_fds=() if sock is None else (sock.fileno(),))
-
-
 def listening_socket(path: Path) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX)
     sock.bind(str(path))
@@ -72,9 +62,9 @@ async def test_an_inherited_unix_socket_is_served_and_neither_it_nor_the_variabl
     (tmp_path / "reports.py").write_text(REPORTS_VARIABLES_AND_SOCKETS)
     path = tmp_path / "a socket"
     with listening_socket(path) as sock:
-        printed = {"GEPA_LISTEN": f"fd:{sock.fileno()}", "GEPA_ALLOWED_HOSTS": "box.example, other.example"}
-        flags = ("--program", "reports.py", "--allowed-hosts", "own.example")
-        async with started(tmp_path, *flags, sock=sock, **printed) as process:
+        given = {"GEPA_LISTEN": f"fd:{sock.fileno()}", "GEPA_ALLOWED_HOSTS": "box.example, other.example"}
+        flags = ("--json", "--program", "reports.py", "--allowed-hosts", "own.example")
+        async with server_process(tmp_path, *flags, pass_fds=[sock.fileno()], GEPA_TOKEN="t", **given) as process:
 
             def connector() -> aiohttp.UnixConnector:
                 return aiohttp.UnixConnector(str(path))
@@ -106,8 +96,8 @@ async def test_an_inherited_unix_socket_is_served_and_neither_it_nor_the_variabl
 async def test_no_process_shows_the_token_in_its_environment(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(READS_ENVIRONMENTS)
     token, shown = f"t{uuid.uuid4().hex}", uuid.uuid4().hex
-    flags = ("--program", "program.py", "--env", f"SHOWN={shown}")
-    async with started(tmp_path, *flags, GEPA_TOKEN=token) as process:
+    flags = ("--json", "--program", "program.py", "--env", f"SHOWN={shown}")
+    async with server_process(tmp_path, *flags, GEPA_TOKEN=token) as process:
         batch = [{"id": "0", "data": token[:-1]}, {"id": "1", "data": shown}]
         params = {"candidate": {"system": "x"}, "batch": batch}
         _, answer = await asked((await ready(process))["url"], "evaluate", params, Authorization=f"Bearer {token}")
@@ -117,17 +107,16 @@ async def test_no_process_shows_the_token_in_its_environment(tmp_path: Path) -> 
 
 
 async def test_the_token_of_the_process_that_starts_a_server_goes_before_a_configured_file(
-    tmp_path: Path, fork_server: ForkServer
+    tmp_path: Path, refusal: Refusal
 ) -> None:
     (tmp_path / "program.py").write_text(REPORTS_VARIABLES_AND_SOCKETS)
     (tmp_path / "gepa.toml").write_text('program = "program.py"\ntoken_file = "token"\n')
-    async with started(tmp_path, GEPA_LISTEN="127.0.0.1:0") as process:
+    async with server_process(tmp_path, "--json", GEPA_TOKEN="t", GEPA_LISTEN="127.0.0.1:0") as process:
         status, _ = await asked((await ready(process))["url"], "discover", {}, Authorization="Bearer t")
     assert status == 200
     assert not (tmp_path / "token").exists()
-    both = {**os.environ, "GEPA_TOKEN": "t", "GEPA_LISTEN": "127.0.0.1:0"}
-    status, _, printed = fork_server.run(["--token-file", "token"], folder=tmp_path, environment=both, module=SERVER)
-    assert (status, b"leave --token-file out" in printed) == (2, True), printed
+    printed = refusal(tmp_path, "--token-file", "token", GEPA_TOKEN="t", GEPA_LISTEN="127.0.0.1:0")
+    assert "leave --token-file out" in printed
 
 
 async def test_the_tokens_own_header_alone_counts_if_it_is_present(

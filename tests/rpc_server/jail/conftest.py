@@ -71,9 +71,8 @@ async def serving(
     """Run a server with a jail during the block; none of its processes remains. `jail`: the flag that requires one."""
     mark = f"JAIL_TEST_{os.urandom(8).hex()}"
     token_file = folder / "token"
-    command = (sys.executable, "-I", "-m", "rpc_server", "--json", *jails, "--token-file", str(token_file), *flags)
-    env = {**os.environ, **variables, mark: "1"}
-    async with server_process(folder, *command, env=env, stderr=None) as process:
+    arguments = ("--json", *jails, "--token-file", str(token_file), *flags)
+    async with server_process(folder, *arguments, stderr=None, **variables, **{mark: "1"}) as process:
         event = await ready(process)
         yield Server(event["url"], process.pid, token_file.read_text().strip())
     await eventually(lambda: not processes_with(f"{mark}="))

@@ -10,11 +10,11 @@ import pytest
 
 from evolverpc_common.settings.sources import SettingsError
 from rpc_server.jail.jail import NICENESS, check_jail, create_jails
+from tests.rpc_server.conftest import Refusal
 from tests.rpc_server.jail.conftest import PROGRAM, Server, serving
 from tests.rpc_server.mutations.mutation_server import SCRIPTED
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.program.conftest import DATA, PACKAGE, needs_node
-from tests.support.forked_client import SERVER, ForkServer
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -94,9 +94,8 @@ async def test_without_a_possible_jail_the_server_states_why(
         await check_jail(create_jails())
 
 
-def test_a_root_around_the_repository_is_refused(tmp_path: Path, fork_server: ForkServer) -> None:
+def test_a_root_around_the_repository_is_refused(tmp_path: Path, refusal: Refusal) -> None:
     repository = tmp_path / "repository"
     (repository / ".git").mkdir(parents=True)
     (repository / "gepa.toml").write_text('root = ".."\nprogram = "program.py"\n')
-    status, _, printed = fork_server.run(["--jail"], folder=repository, environment=os.environ, module=SERVER)
-    assert (status, b"`root` is" in printed) == (2, True), printed
+    assert "`root` is" in refusal(repository, "--jail")

@@ -65,11 +65,8 @@ class Served:
         }
         lines = [f"{name} = {json.dumps(value)}\n" for name, value in given.items()]
         self._config.write_text("".join(lines) + f"[env]\nAT = {json.dumps(str(self.at))}\n")
-        return self._fork_server.running_server("--config", str(self._config), env=self.env)
-
-    @property
-    def env(self) -> dict[str, str]:
-        return {MARK: self._mark, "PYTHONPATH": str(ROOT), "GEPA_TOKEN": "the-token-of-this-test"}
+        env = {MARK: self._mark, "PYTHONPATH": str(ROOT), "GEPA_TOKEN": "the-token-of-this-test"}
+        return self._fork_server.running_server("--config", str(self._config), env=env)
 
     def processes(self) -> dict[int, str]:
         """Return the living processes that our servers started."""
@@ -84,24 +81,9 @@ async def ask(endpoint: ServerEndpoint, method: str, params: dict[str, Any] | No
     return answer["result"]
 
 
-async def seed_of(endpoint: ServerEndpoint) -> dict[str, str]:
-    seed: dict[str, str] = (await ask(endpoint, "discover"))["program"]["seed_candidate"]
-    return seed
-
-
 @pytest.fixture
 def server(tmp_path: Path, fork_server: ForkServer) -> Served:
     return Served(tmp_path, fork_server)
-
-
-async def test_a_server_without_the_flag_changes_nothing(server: Served, fork_server: ForkServer) -> None:
-    flags = ("--trees", "--program", "app.py", "--tree-dir", str(server.state))
-    with fork_server.running_server(*flags, env=server.env, cwd=server.project.folder) as endpoint:
-        assert "mutations" not in (await ask(endpoint, "discover"))["capabilities"]
-        with pytest.raises(RpcError) as caught:
-            await ask(endpoint, "apply_mutation", {"candidate": await seed_of(endpoint), "mutation": PATCH})
-        assert caught.value.code == -32601
-    assert server.project.branches() == {}
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere not every orphan can be found")
@@ -113,7 +95,8 @@ async def test_a_server_killed_in_the_middle_leaves_nothing_after_the_next_start
     before = server.project.digest()
     name = {"run": "r", "number": 1}
     with server.running(**settings) as endpoint:
-        params = {"candidate": await seed_of(endpoint), "mutation": mutation, "name": name}
+        seed = (await ask(endpoint, "discover"))["program"]["seed_candidate"]
+        params = {"candidate": seed, "mutation": mutation, "name": name}
         await ask(endpoint, "apply_mutation", {**params, "_meta": {"call_id": "c", "wait_s": 0}})
         until(server.at.exists)
         os.kill(endpoint.pid, signal.SIGKILL)

@@ -6,18 +6,17 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
 from rpc_server.mutations.agents import CLAUDE_CREDENTIALS
 from tests.gepa_client.started_command import StartedCommand
+from tests.rpc_server.conftest import Refusal
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.server_process import WAIT_S, server_process
 from tests.support.forked_client import SERVER, ForkServer
 
-ROOT = Path(__file__).parents[3]
 AGENT = ("--agent-command", "true")
 
 
@@ -31,43 +30,18 @@ def command_line(project: Project, *arguments: str) -> list[str]:
     return [*usual, "--tree-dir", str(project.folder.parent / "state"), *arguments]
 
 
-def environment(**variables: str) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if name not in CLAUDE_CREDENTIALS}
-    return {**inherited, "PYTHONPATH": str(ROOT), **variables}
-
-
-def started(project: Project, *arguments: str) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
-    command = (sys.executable, "-m", "rpc_server", *command_line(project, *arguments))
-    return server_process(project.folder, *command, env=environment())
-
-
-@pytest.fixture
-def refusal(project: Project, fork_server: ForkServer) -> Callable[..., str]:
-    """Returns the error of a server that does not start because of its settings."""
-
-    def run(*arguments: str, **variables: str) -> str:
-        status, _, reported = fork_server.run(
-            command_line(project, *arguments),
-            folder=project.folder,
-            environment=environment(**variables),
-            module=SERVER,
-        )
-        assert status == 2, reported.decode()
-        return reported.decode()
-
-    return run
-
-
 @pytest.fixture
 def stderr_until_ready(project: Project, fork_server: ForkServer) -> Callable[..., str]:
     """Returns what a server has written to stderr when it is ready."""
+
+    inherited = {name: value for name, value in os.environ.items() if name not in CLAUDE_CREDENTIALS}
 
     def run(*arguments: str, **variables: str) -> str:
         process = StartedCommand(
             fork_server,
             command_line(project, *arguments),
             folder=project.folder,
-            environment=environment(**variables),
+            environment={**inherited, **variables},
             module=SERVER,
         )
         try:
@@ -90,9 +64,9 @@ CHECKS = {
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_a_check_that_the_code_as_it_is_does_not_pass_is_refused(
-    project: Project, check: str, refusal: Callable[..., str]
+    project: Project, check: str, refusal: Refusal
 ) -> None:
-    reported = refusal(*AGENT, "--check-command", check)
+    reported = refusal(project.folder, *command_line(project, *AGENT, "--check-command", check))
     assert [part for part in CHECKS[check] if part not in reported] == [], reported
     assert list((project.folder.parent / "state/servers").iterdir()) == []
 
@@ -113,7 +87,8 @@ async def test_a_check_at_the_start_ends_by_a_signal(project: Project) -> None:
     reached = project.beside / "reached"
     os.mkfifo(reached)
     check = f"sh -c 'echo $$ > {reached}; exec sleep 300'"
-    async with started(project, *AGENT, "--no-jail", "--check-command", check) as process:
+    arguments = command_line(project, *AGENT, "--no-jail", "--check-command", check)
+    async with server_process(project.folder, *arguments) as process:
         pid = int(await asyncio.wait_for(asyncio.to_thread(reached.read_text), WAIT_S))
         process.send_signal(signal.SIGINT)
         assert await asyncio.wait_for(process.wait(), WAIT_S) == 130
@@ -128,8 +103,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("command", REFUSED)
-def test_an_agent_that_is_not_there_is_refused(project: Project, command: str, refusal: Callable[..., str]) -> None:
-    assert REFUSED[command].format(root=project.folder) in refusal("--agent-command", command)
+def test_an_agent_that_is_not_there_is_refused(project: Project, command: str, refusal: Refusal) -> None:
+    reported = refusal(project.folder, *command_line(project, "--agent-command", command))
+    assert REFUSED[command].format(root=project.folder) in reported
 
 
 def test_claude_without_a_key_is_warned_of(stderr_until_ready: Callable[..., str]) -> None:
@@ -138,7 +114,7 @@ def test_claude_without_a_key_is_warned_of(stderr_until_ready: Callable[..., str
 
 
 def test_without_bubblewrap_the_server_names_what_agents_can_reach(
-    project: Project, refusal: Callable[..., str], stderr_until_ready: Callable[..., str]
+    project: Project, refusal: Refusal, stderr_until_ready: Callable[..., str]
 ) -> None:
     (commands := project.beside / "bin").mkdir()
     for name in ("git", "true", "env", "sh"):
@@ -146,13 +122,14 @@ def test_without_bubblewrap_the_server_names_what_agents_can_reach(
     reported = stderr_until_ready(*AGENT, PATH=str(commands))
     assert "can change .git/hooks, .git/config, your working tree and your home folder" in reported
     assert "There is no jail: `jail` needs bubblewrap, and no bwrap is on PATH" in reported
-    assert "`jail` needs bubblewrap" in refusal(*AGENT, "--jail", PATH=str(commands))
+    demanded = command_line(project, *AGENT, "--jail")
+    assert "`jail` needs bubblewrap" in refusal(project.folder, *demanded, PATH=str(commands))
 
 
 def test_a_program_that_is_not_committed_is_reported_as_such_and_nothing_is_left(
-    project: Project, refusal: Callable[..., str]
+    project: Project, refusal: Refusal
 ) -> None:
     (project.folder / "app2.py").write_text((project.folder / "app.py").read_text())
-    reported = refusal(*AGENT, "--program", "app2.py")
+    reported = refusal(project.folder, *command_line(project, *AGENT, "--program", "app2.py"))
     assert "there is no file app2.py (did you mean app.py?); candidates run from commits" in reported
     assert list((project.folder.parent / "state/servers").iterdir()) == []
