@@ -25,7 +25,7 @@ WAIT_S = 10
 
 
 class FakeProgram:
-    """Runs in this process. An example's data may `open` a gate or `wait` for one, or leave a `trajectory`."""
+    """Runs in this process. An example's data may `wait` for a gate, or leave a `trajectory`."""
 
     def __init__(self, *capabilities: str, max_concurrency: int = 4, whole_batches: bool = False) -> None:
         self.info = ProgramInfo(name="fake", components=[ComponentInfo(name="system")], seed_candidate=SEED)
@@ -59,12 +59,10 @@ class FakeProgram:
     ) -> None:
         for position, example in enumerate(batch):
             data = example.data if isinstance(example.data, dict) else {}
-            if "open" in data:
-                self.gate(data["open"]).set()
             if "wait" in data:
                 await self._wait(data["wait"])
             if "raise" in data:
-                raise data["raise"] if isinstance(data["raise"], Exception) else RuntimeError(data["raise"])
+                raise RuntimeError(data["raise"])
             result = {"status": "ok", "score": 1.0, "output": example.data, "seconds": 0.0}
             if capture_traces and "trajectory" in data:
                 result["trajectory"] = data["trajectory"]
@@ -160,8 +158,6 @@ class Server:
             await writer.drain()
             async with asyncio.timeout(WAIT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-                if head.startswith(b"HTTP/1.1 100"):
-                    head += await reader.readuntil(b"\r\n\r\n")
                 length = re.search(rb"(?i)content-length: (\d+)", head)
                 return head + await reader.readexactly(int(length[1]) if length else 0)
         finally:

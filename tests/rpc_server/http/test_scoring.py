@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from protocol import errors
-from rpc_server.methods.dataset_rows import Datasets
 
 ROLLOUT = {"status": "rollout", "score": None, "output": "an answer", "seconds": 2.0}
 SCORED = {"status": "ok", "score": 0.5, "output": None, "feedback": "so so", "usage": {"calls": 1}, "seconds": 0.1}
@@ -17,8 +16,7 @@ SCORED |= {"component_feedback": {"system": "new"}, "objective_scores": {"new": 
 async def scorer(start: Any, fake_program: Any) -> Any:
     program = fake_program("scoring")
     program.answers["score"] = SCORED
-    rows = Datasets({"val": [{"want": 0}, {"want": 1}]})
-    return await start(program, datasets=rows)
+    return await start(program)
 
 
 def params(*results: dict[str, Any], data: Any = "row") -> dict[str, Any]:

@@ -37,24 +37,18 @@ def reflection(results, rows, **more):
     }
 
 
-async def test_an_adapter_describes_itself(served):
-    async with served("Adapter") as running:
-        assert running.program.info.name == "Adapter"
-        assert running.program.info.seed_candidate == SEED
-        assert running.program.capabilities == {"refs", "reflective_datasets", "exact_values", "images"}
-        assert running.program.limits.whole_batches is True
-    async with served("Proposing") as running:
-        assert running.program.capabilities == {"refs", "reflective_datasets", "exact_values", "images", "proposals"}
+async def test_an_adapter_describes_itself(running, served):
+    usual = {"refs", "reflective_datasets", "exact_values", "images"}
+    assert running.program.info.name == "Adapter"
+    assert running.program.info.seed_candidate == SEED
+    assert running.program.capabilities == usual
+    assert running.program.limits.whole_batches is True
+    async with served("Proposing") as proposing:
+        assert proposing.program.capabilities == usual | {"proposals"}
         params = {"candidate": SEED, "reflective_dataset": {}, "components_to_update": ["prompt"]}
-        assert await running.program.call("propose_new_texts", params) == {"texts": {"prompt": "seed!"}}
-    async with served("Counting") as running:
-        assert running.program.capabilities == {
-            "refs",
-            "reflective_datasets",
-            "exact_values",
-            "images",
-            "adapter_state",
-        }
+        assert await proposing.program.call("propose_new_texts", params) == {"texts": {"prompt": "seed!"}}
+    async with served("Counting") as counting:
+        assert counting.program.capabilities == usual | {"adapter_state"}
 
 
 async def test_an_adapter_is_made_with_its_arguments_imports_included(served):

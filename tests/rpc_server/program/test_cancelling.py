@@ -19,11 +19,11 @@ async def cancelled(running, pids, row, count):
 
 
 async def test_async_functions_are_cancelled_in_place(opened, tmp_path):
-    started, stopped = tmp_path / "started", tmp_path / "stopped"
+    begun, stopped = tmp_path / "begun", tmp_path / "stopped"
     async with opened("waits.py", workers=1, concurrency=16) as running:
         pid = (await running.one({"do": "pid"}))["output"]
-        row = {"started": str(started), "cancelled": str(stopped), "seconds": 60}
-        await cancelled(running, started.exists, row, 3)
+        row = {"begun": str(begun), "cancelled": str(stopped), "seconds": 60}
+        await cancelled(running, begun.exists, row, 3)
         await eventually(stopped.exists)
         assert (await running.one({"do": "pid"}))["output"] == pid
 

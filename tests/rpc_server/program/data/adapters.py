@@ -69,7 +69,7 @@ class Adapter:
             if do == "nothing":
                 return None
             outputs.append(os.getpid() if do == "pid" else self.most if do == "most" else Output(row.get("text", "")))
-            scores.append(float("nan") if do == "nan" else self.factor * self.measure(row.get("text", "")))
+            scores.append(self.factor * self.measure(row.get("text", "")))
         return Batch(
             outputs=outputs,
             scores=scores,

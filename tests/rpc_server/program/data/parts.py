@@ -1,4 +1,4 @@
-"""Three components in a row; each row names what shall happen in their steps."""
+"""Three components; each row names what shall happen in their steps."""
 
 import threading
 
@@ -40,25 +40,14 @@ def run(example, candidate, trace):
             worker.start()
             worker.join()
         return "thread"
-    plan = trace.step("planner", _plan, question=example["question"])
-    with trace.step("solver", plan=plan) as step:
-        with trace.tool("search", query=plan) as search:
-            search.outputs = ["found"]
-        step.usage = {"calls": 1}
-        step.outputs = {"answer": plan.upper()}
-    for attempt in range(3):
-        with trace.step("checker", answer=plan.upper(), attempt=attempt) as step:
-            step.outputs = {"ok": True}
-    return plan
+    with trace.step("solver", question=example["question"]) as step:
+        step.outputs = "solved"
+    return "solved"
 
 
 def score(example, output):
     feedback = example.get("component_feedback")
     return {"score": 0.5, "feedback": "so so", "component_feedback": feedback}
-
-
-def _plan(question):
-    return f"plan for {question}"
 
 
 def _in_thread(trace):
