@@ -155,7 +155,7 @@ class EventLoopExecutor:
     async def _serve(self, server: Server, source: Any) -> None:
         loop, reader = self._asyncio.get_running_loop(), self._asyncio.StreamReader(limit=sys.maxsize)
         await loop.connect_read_pipe(lambda: self._asyncio.StreamReaderProtocol(reader), source)
-        while line := await reader.readline():
+        while (line := await reader.readline()).endswith(b"\n"):
             self._start_request(server, parse(line))
 
     def _start_request(self, server: Server, request: dict[str, Any]) -> None:
