@@ -363,7 +363,7 @@ class TenantRecords:
         return record
 
 
-def open_records(url_or_path: str, *, patience_s: float | None = None) -> RecordStore:
+def open_records(url_or_path: str) -> RecordStore:
     """Open the records of a `mongodb://` or `mongodb+srv://` URL, or of a SQLite file, which is created if absent.
 
     A MongoDB database may hold runs too.
@@ -378,10 +378,7 @@ def open_records(url_or_path: str, *, patience_s: float | None = None) -> Record
         if not separator:
             from gepa_client.journal.sqlite import SqliteDatabase
 
-            patience_s = SQLITE_PATIENCE_S if patience_s is None else patience_s
-            return RecordStore(SqliteDatabase(url_or_path, patience_s=patience_s, application_id=APPLICATION_ID))
+            return RecordStore(SqliteDatabase(url_or_path, patience_s=SQLITE_PATIENCE_S, application_id=APPLICATION_ID))
         from gepa_client.journal.mongo import MongoDatabase
 
-        return RecordStore(
-            MongoDatabase(url_or_path, patience_s=MONGO_PATIENCE_S if patience_s is None else patience_s)
-        )
+        return RecordStore(MongoDatabase(url_or_path, patience_s=MONGO_PATIENCE_S))
