@@ -113,26 +113,20 @@ def parse_keys(text: bytes, where: str) -> tuple[MasterKey, ...]:
     return tuple(keys)
 
 
-def create_key_file(path: Path) -> bool:
-    """Write a new key to a file that does not exist yet, readable by its owner; return whether it was written.
+def create_key_file(path: Path) -> None:
+    """Write a new key, readable by its owner, to a file that is not there yet. One process at a time calls this.
 
     Raises:
         MasterKeyError: the file cannot be written.
     """
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    if path.exists():
+        return
+    draft = path.with_name(f".{path.name}.new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(draft, path)  # of two processes at once, one creates it, whole
-        except FileExistsError:
-            return False
-        finally:
-            draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(path)
     except OSError as error:
         raise MasterKeyError(f"no master key can be written to {path}: {error.strerror}") from error
-    return True

@@ -72,9 +72,9 @@ def test_the_environment_names_exactly_one_source(tmp_path: Path) -> None:
 
 
 def test_a_new_key_file_is_its_owners_and_never_replaces_one(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "key"
-    assert create_key_file(path)
+    path = tmp_path / "key"
+    create_key_file(path)
     first = of_file(path)
-    assert not create_key_file(path)
+    create_key_file(path)
     assert of_file(path) == first
     assert list(path.parent.iterdir()) == [path]
