@@ -5,6 +5,7 @@ import re
 import threading
 import time
 import urllib.parse
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from starlette.concurrency import run_in_threadpool
@@ -90,32 +91,28 @@ class RequestCounts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: dict[tuple[str, str], int] = {}
+        self._counts: Counter[tuple[str, str]] = Counter()
 
     def add(self, tenant: str) -> None:
         """Count a request."""
-        self._put({(tenant, month_id(now())): 1})
+        with self._lock:
+            self._counts[tenant, month_id(now())] += 1
 
     def of(self, tenant: str) -> int:
         """Return how many of this month are not written yet."""
-        return self._counts.get((tenant, month_id(now())), 0)
+        return self._counts[tenant, month_id(now())]
 
     def write(self, records: RecordStore) -> None:
         """Add the counts to the records. What cannot be written stays counted. Raises `RecordsUnavailable`."""
         with self._lock:
-            taken, self._counts = self._counts, {}
-        left = dict(taken)
+            left, self._counts = self._counts, Counter()
         try:
-            for (tenant, month), count in taken.items():
+            for (tenant, month), count in tuple(left.items()):
                 add_usage(records, Usage(tenant=tenant, id=month, requests=count))
                 del left[tenant, month]
         finally:
-            self._put(left)
-
-    def _put(self, counts: dict[tuple[str, str], int]) -> None:
-        with self._lock:
-            for name, count in counts.items():
-                self._counts[name] = self._counts.get(name, 0) + count
+            with self._lock:
+                self._counts.update(left)
 
 
 class RequestLimits:
