@@ -232,9 +232,6 @@ class FrontedSandboxes(NoSandboxes):
         with self._session.reporting_to(_WithoutSecrets(driver, self._secrets)):
             yield
 
-    def check_findings(self) -> list[Log]:
-        return self._session.check_findings()
-
     def collect_artifacts(self, endpoint: str, folder: Path) -> list[Log]:
         logs = self._session.collect_artifacts(self._address(endpoint), folder)
         for name, file in plain_files(folder):

@@ -1,9 +1,10 @@
 """An optimization in its process: sandboxes, a check, then its run in a driver process that is kept apart."""
 
+import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,16 @@ from gepa_client.run.resolved_settings import listed_endpoints
 from gepa_client.run.run_view import RunView
 from gepa_client.sandboxing.session import SandboxSession
 from gepa_client.sandboxing.session_interface import Log
+from gepa_client.sandboxing.setup import open_setup
 from gepa_client.settings.loading import from_record
 from gepa_client.settings.run_config import CHECKED_ROWS, ENDINGS, RunConfig
 from gepa_client.transport.event_loop import run_to_end
 from gepa_client.views.console import make_console
 from gepa_client.views.live_display import JsonDisplay
 from gepa_service.jobs.driver_place import DriverPlace, place_for
+from gepa_service.jobs.http_front import HttpFront
 from gepa_service.jobs.messages import Ended, OptimizeOrder, failed
-from gepa_service.jobs.work_session import saved_program, started_session
+from gepa_service.jobs.work_session import end_earlier_attempts, saved_program, work_settings
 from protocol.errors import RpcError
 
 
@@ -44,12 +47,29 @@ def optimize(order: OptimizeOrder) -> Ended:
         if run is not None and run.status in ("completed", "cancelled", "failed"):
             return ended_as(run.status, run.reason, order.folder / "results")
         spent = 0.0 if run is None else SpendingTotals(store.spending(run.id)).cost_usd
-        started = started_session(order, partial(_settings, order, run), _print, spent_usd=spent)
-        with started as (session, front):
+        with _session(order, run, spent) as (session, front):
             if run is None and (failure := _check(session, order)) is not None:
                 return failure
             with place_for(order, session, front) as place:
                 return _driven(order, store, run, place)
+
+
+@contextlib.contextmanager
+def _session(
+    order: OptimizeOrder, run: StoredRun | None, spent_usd: float
+) -> Iterator[tuple[SandboxSession, HttpFront | None]]:
+    """Start the sandboxes of the job for the block; yield their session, and the front of a job at Modal."""
+    setup = partial(open_setup, allowed_networks=parse_networks(order.allow_networks), publishes=True)
+    with work_settings(order, partial(_settings, order, run)) as (settings, front):
+        if front is not None:
+            asyncio.run(end_earlier_attempts(order.id, settings))
+        session = SandboxSession(settings, order.id, setup, size=settings.sandboxes)
+        try:
+            session.start(_print, lambda _progress: None, spent_usd=spent_usd)
+            yield session, front
+        finally:
+            if not session.close():
+                _print(Log("not all sandboxes have ended in time"))
 
 
 def _driven(order: OptimizeOrder, store: Store, run: StoredRun | None, place: DriverPlace) -> Ended:

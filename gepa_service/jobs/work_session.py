@@ -1,21 +1,17 @@
-"""What all kinds of work have in their process: settings, sandboxes, what the program saved, the end by an error."""
+"""What all kinds of work have in their process: settings, what the program saved, the end by an error."""
 
-import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClaimLost, ClientError, ConnectionLost, StoreUnavailable, summary
-from gepa_client.sandboxing.session import SandboxSession, SessionNotStarted
-from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL, Log
-from gepa_client.sandboxing.setup import open_setup
+from gepa_client.sandboxing.session import SessionNotStarted
+from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
 from gepa_client.settings.run_config import RunConfig
 from gepa_service.jobs.http_front import HttpFront, fronted
 from gepa_service.jobs.messages import Ended, WorkOrder, failed
@@ -23,10 +19,6 @@ from gepa_service.model.program_version import PROGRAM_JSON
 from protocol.errors import RpcError
 from sandbox_runtime import SandboxError
 from sandbox_runtime.backends import open_runtime
-
-Show = Callable[[Log], None]
-
-CLOSED_LATE = Log("not all sandboxes have ended in time", is_warning=True)
 
 LARGEST_SAVED = 4 << 20
 """Bytes of a file in which a program saved itself; a larger one is left out."""
@@ -53,30 +45,6 @@ def work_settings(
         except ValidationError as error:
             raise SettingsError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from error
         yield settings, front
-
-
-@contextlib.contextmanager
-def started_session(
-    order: WorkOrder, settings_for: Callable[[Mapping[str, Any]], RunConfig], show: Show, *, spent_usd: float = 0.0
-) -> Iterator[tuple[SandboxSession, HttpFront | None]]:
-    """Start the sandboxes of the work for the block; an image that Modal lacks is built first.
-
-    `settings_for`: as of `work_settings`. Yield the session, and the front of work at Modal.
-
-    Raises:
-        SettingsError, SandboxError: as of `work_settings`. SessionNotStarted: none became ready.
-    """
-    setup = partial(open_setup, allowed_networks=parse_networks(order.allow_networks), publishes=True)
-    with work_settings(order, settings_for) as (settings, front):
-        if front is not None:
-            asyncio.run(end_earlier_attempts(order.id, settings))
-        session = SandboxSession(settings, order.id, setup, size=settings.sandboxes)
-        try:
-            session.start(show, lambda _progress: None, spent_usd=spent_usd)
-            yield session, front
-        finally:
-            if not session.close():
-                show(CLOSED_LATE)
 
 
 async def end_earlier_attempts(run_id: str, settings: RunConfig) -> None:
