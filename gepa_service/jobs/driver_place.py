@@ -99,7 +99,7 @@ async def _here(order: OptimizeOrder, session: SandboxSession) -> AsyncIterator[
         async with (
             model_access(order, session, GatewayPorts()) as gateway,
             front.listening(listener),
-            fronted_sandboxes(order, session, front, shared) as (sandboxes, _),
+            fronted_sandboxes(order, session, front, shared) as sandboxes,
         ):
             yield DriverPlace(_in_process(order, own_model_variables(gateway)), sandboxes, order.api)
 
@@ -131,14 +131,14 @@ async def _isolated(order: OptimizeOrder, session: SandboxSession) -> AsyncItera
         await access.serve(models, tunnel)
         front = HttpFront(f"http://127.0.0.1:{FRONT_PORT}")
         await stack.enter_async_context(front.listening(listener))
-        sandboxes, token = await stack.enter_async_context(fronted_sandboxes(order, session, front, shared))
+        sandboxes = await stack.enter_async_context(fronted_sandboxes(order, session, front, shared))
         variables = {
             **access.env(MODELS_URL, None),
             "PATH": ":".join(SYSTEM_PATH),
             "HOME": HOME,
             "TMPDIR": TMP,
             "LANG": "C.UTF-8",
-            TOKEN_FILE_VARIABLE: str(token),
+            TOKEN_FILE_VARIABLE: str(shared / TOKEN),
         }
 
         async def begin(env: Mapping[str, str], streams: Sequence[int]) -> asyncio.Future[int]:
@@ -151,10 +151,10 @@ async def _isolated(order: OptimizeOrder, session: SandboxSession) -> AsyncItera
 @contextlib.asynccontextmanager
 async def fronted_sandboxes(
     order: OptimizeOrder, session: SandboxSession, front: HttpFront, shared: Path, push: Push | None = None
-) -> AsyncIterator[tuple["FrontedSandboxes", Path]]:
-    """Let the driver reach the job's sandboxes by the front, for the block; yield them, and its file of the job token.
+) -> AsyncIterator["FrontedSandboxes"]:
+    """Let the driver reach the job's sandboxes by the front, for the block; yield them.
 
-    `shared`: the folder that the driver reads. `push`: see `fleet_mirror`. Raises `OSError`.
+    `shared`: the folder that the driver reads, its token too. `push`: see `fleet_mirror`. Raises `OSError`.
     """
     secrets = Secrets(order.redacted, declared=True)
     original: dict[str, str] = {}
@@ -166,7 +166,7 @@ async def fronted_sandboxes(
         return fronted
 
     async with fleet_mirror(shared, session.settings.fleet, order.token_file, address, push):
-        yield FrontedSandboxes(session, shared / FLEET, original, secrets), shared / TOKEN
+        yield FrontedSandboxes(session, shared / FLEET, original, secrets)
 
 
 def model_access(order: OptimizeOrder, session: NoSandboxes, ports: GatewayPorts | None) -> Gateway:
@@ -258,8 +258,7 @@ class FrontedSandboxes(NoSandboxes):
         return event
 
     def _address(self, url: str) -> str:
-        known = {_server(inside): outside for inside, outside in self._original.items()}
-        return known.get(_server(url), url)
+        return self._original.get(_server(url), url)
 
 
 @dataclass(frozen=True)

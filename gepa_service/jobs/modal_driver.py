@@ -84,9 +84,8 @@ async def at_modal(order: OptimizeOrder, session: SandboxSession, front: HttpFro
         stack.push_async_callback(end)
         shared = order.folder / "shared"
         shared.mkdir(mode=0o700, exist_ok=True)
-        sandboxes, _ = await stack.enter_async_context(
-            fronted_sandboxes(order, session, front, shared, partial(_write, sandbox))
-        )
+        push = partial(_write, sandbox)
+        sandboxes = await stack.enter_async_context(fronted_sandboxes(order, session, front, shared, push))
         variables = {
             **own_model_variables(gateway),
             "LANG": "C.UTF-8",
