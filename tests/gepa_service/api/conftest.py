@@ -1,7 +1,7 @@
 """An application over real databases, with real keys of two tenants."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,8 @@ MASTER = MasterKey(b"m" * 32)
 URL = "http://service"
 
 
-@dataclass
-class Tokens:
-    """A token of each kind. The job token is for a running job of acme; `RESOURCES` makes that of the attempt token."""
-
-    tokens: dict[str, str] = field(default_factory=dict)
-
-    def __getitem__(self, kind: str) -> str:
-        return self.tokens[kind]
+Tokens = dict[str, str]
+"""A token of each kind. The job token is for a running job of acme; `RESOURCES` makes that of the attempt token."""
 
 
 def running(id_: str) -> Work:
@@ -61,10 +55,10 @@ def tokens(records: RecordStore) -> Tokens:
         records.insert(record)
         if kind == "revoked":  # by a process whose clock is ahead
             records.replace(revoke_key(records, record).model_copy(update={"revoked": now() + timedelta(hours=1)}))
-        made.tokens[kind] = key
+        made[kind] = key
     job, issue = running("job_of_token"), JobTokens(records, [MASTER.value]).issue
     records.insert(job)
-    made.tokens |= {"job token": issue(job), "attempt token": issue(running("job_of_attempt"), role="attempt")}
+    made |= {"job token": issue(job), "attempt token": issue(running("job_of_attempt"), role="attempt")}
     return made
 
 

@@ -26,7 +26,7 @@ MEMBER = {"issuer": "https://issuer.example", "subject": "ann@example.org", "rol
 
 async def test_a_new_key_works_at_once_with_its_role_until_it_is_revoked(call: Client) -> None:
     made = (await call("owner", "POST", "/keys", {"name": "ci", "role": "viewer", "expires_in_days": 1})).json()
-    call.tokens.tokens["new"] = made["key"]
+    call.tokens["new"] = made["key"]
     assert (await call("new", "GET", "/jobs")).status_code == 200
     assert (await call("new", "GET", "/keys")).status_code == 403
     revoked = await call("owner", "DELETE", f"/keys/{made['key_id']}")
@@ -206,7 +206,7 @@ async def test_figures_are_for_the_operator_alone_and_state_requests_work_its_qu
     await call.http.request("STRANGE", "/keys")
     for kind in (None, "owner"):
         assert (await call(kind, "GET", "/metrics")).status_code == 401
-    call.tokens.tokens["collector"] = MASTER.derived(METRICS).hex()
+    call.tokens["collector"] = MASTER.derived(METRICS).hex()
     assert (await call("collector", "GET", "/jobs")).status_code == 401
     text = (await call("collector", "GET", "/metrics")).text
     assert 'gepa_service_requests_total{method="DELETE",route="/keys/{key_id}",status="404"} 1.0' in text

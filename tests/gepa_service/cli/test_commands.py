@@ -1,8 +1,10 @@
 """The commands of an operator."""
 
 import base64
+import functools
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from gepa_service.auth.keys import check_key
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records import open_records
+from gepa_service.records import RecordStore, open_records
 from gepa_service.secrets.master_key import parse_keys
 from gepa_service.secrets.vault import Vault
 from tests.gepa_service.cli.in_process import ran
@@ -26,6 +28,10 @@ class Commands:
         self.environment = {**os.environ, "GEPA_SERVICE_DATABASE": str(self.database), "NO_COLOR": "1"}
         self.environment.pop("GEPA_SERVICE_MASTER_KEY_FILE", None)
 
+    @functools.cached_property
+    def records(self) -> RecordStore:
+        return open_records(str(self.database))
+
     def __call__(self, *arguments: str, status: int = 0) -> str:
         ended, stdout, stderr = ran(*arguments, environment=self.environment)
         assert ended == status, stdout + stderr
@@ -37,24 +43,24 @@ class Commands:
 
 
 @pytest.fixture
-def commands(tmp_path: Path) -> Commands:
-    return Commands(tmp_path)
+def commands(tmp_path: Path) -> Iterator[Commands]:
+    made = Commands(tmp_path)
+    yield made
+    made.records.close()
 
 
 def test_a_tenant_gets_a_key_that_works_until_it_is_revoked(commands: Commands) -> None:
     tenant = commands.created("tenants", "create", "Acme", "--requests-per-minute", "30")
     assert tenant["quotas"]["requests_per_minute"] == 30
     key = commands("keys", "create", "Acme", "--role", "owner", "--name", "first").strip()
-    records = open_records(str(commands.database))
-    found = check_key(records, key)
+    found = check_key(commands.records, key)
     assert (found.tenant, found.role) == (tenant["id"], "owner")
     (listed,) = [json.loads(line) for line in commands("keys", "list", "Acme", "--json").splitlines()]
     assert (listed["name"], listed["revoked"]) == ("first", None)
     assert "hashed" not in listed
     assert "revoked" in commands("keys", "revoke", str(tenant["id"]), listed["id"])
-    assert check_key(records, key) is None
+    assert check_key(commands.records, key) is None
     assert "revoked" in commands("keys", "list", "Acme")
-    records.close()
 
 
 def test_quotas_are_changed_also_to_0_and_listed_and_others_stay(commands: Commands) -> None:
@@ -73,8 +79,7 @@ def test_secrets_stay_readable_while_both_kinds_of_keys_are_replaced(commands: C
     path.write_text(f"{KEY}\n")
     path.chmod(0o600)
     commands.environment["GEPA_SERVICE_MASTER_KEY_FILE"] = str(path)
-    records = open_records(str(commands.database))
-    old, new = (Vault(records, parse_keys(each.encode(), "test")) for each in (KEY, NEW))
+    old, new = (Vault(commands.records, parse_keys(each.encode(), "test")) for each in (KEY, NEW))
     old.verify()
     old.put(tenant, "MODEL_KEY", "value")
     assert "1 secrets" in commands("secrets", "rotate")
@@ -84,7 +89,6 @@ def test_secrets_stay_readable_while_both_kinds_of_keys_are_replaced(commands: C
     path.write_text(f"{NEW}\n{KEY}\n")
     assert "1 tenants" in commands("secrets", "rotate", "--master")
     assert revealed(new, tenant).variables["MODEL_KEY"] == "value"
-    records.close()
 
 
 @pytest.mark.parametrize(
@@ -106,19 +110,15 @@ def test_secrets_stay_readable_while_both_kinds_of_keys_are_replaced(commands: C
 def test_a_wrong_command_is_refused_with_what_to_do(
     commands: Commands, arguments: tuple[str, ...], message: str
 ) -> None:
-    records = open_records(str(commands.database))
-    records.insert(Tenant(tenant=TENANTS, id="tenant_1", name="Acme"))
-    records.close()
+    commands.records.insert(Tenant(tenant=TENANTS, id="tenant_1", name="Acme"))
     printed = " ".join(commands(*arguments, status=2).split())
     assert message in printed
     assert "secret@" not in printed
 
 
 def test_a_name_of_two_tenants_needs_the_id(commands: Commands) -> None:
-    records = open_records(str(commands.database))
     for number in "12":
-        records.insert(Tenant(tenant=TENANTS, id=f"tenant_{number}", name="Acme"))
-    records.close()
+        commands.records.insert(Tenant(tenant=TENANTS, id=f"tenant_{number}", name="Acme"))
     assert "give an id" in " ".join(commands("keys", "create", "Acme", status=2).split())
     assert commands("keys", "create", "tenant_2").startswith("grk_")
 

@@ -7,8 +7,11 @@ import pytest
 from pymongo.collection import Collection
 from pymongo.errors import AutoReconnect
 
-from gepa_service.records import RecordChanged, RecordError, RecordExists, open_records
+from gepa_service.records import RecordChanged, RecordError, RecordExists, RecordStore
+from tests.gepa_service.records.conftest import Open
 from tests.gepa_service.records.sample import Sample, sample
+
+pytestmark = pytest.mark.parametrize("url", ["mongo"], indirect=True)
 
 
 class LostResponses:
@@ -29,9 +32,8 @@ class LostResponses:
 
 
 def test_writes_whose_response_is_lost_are_repeated_and_recognized(
-    mongo_url: str, monkeypatch: pytest.MonkeyPatch
+    records: RecordStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records = open_records(mongo_url)
     made = sample("s1")
     with monkeypatch.context() as patched:
         LostResponses(patched, "insert_one")
@@ -45,14 +47,12 @@ def test_writes_whose_response_is_lost_are_repeated_and_recognized(
         LostResponses(patched, "delete_many")
         records.remove(Sample, "acme", id_="s1")
     assert records.get(Sample, "acme", "s1") is None
-    records.close()
 
 
 def test_another_writers_record_is_not_mistaken_for_a_repeated_write(
-    mongo_url: str, monkeypatch: pytest.MonkeyPatch
+    records: RecordStore, another: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records, other = open_records(mongo_url), open_records(mongo_url)
-    made = sample("s1")
+    made, other = sample("s1"), another()
     other.insert(made)
     with monkeypatch.context() as patched:
         LostResponses(patched, "find")
@@ -63,12 +63,8 @@ def test_another_writers_record_is_not_mistaken_for_a_repeated_write(
         LostResponses(patched, "update_one")
         with pytest.raises(RecordChanged):
             records.replace(made.model_copy(update={"number": 1}))
-    records.close()
-    other.close()
 
 
-def test_a_record_that_is_larger_than_a_document_is_refused_clearly(mongo_url: str) -> None:
-    records = open_records(mongo_url)
+def test_a_record_that_is_larger_than_a_document_is_refused_clearly(records: RecordStore) -> None:
     with pytest.raises(RecordError, match="cannot be stored"):
         records.insert(sample("s1", detail={"long": "x" * (17 << 20)}))
-    records.close()
