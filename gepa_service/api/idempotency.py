@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 
 HEADER = "idempotency-key"
 REPLAYED = "Idempotent-Replayed"
+SHOWN_ONCE = "shown_once"
 LONGEST_KEY = 200
 KEPT = timedelta(hours=24)
 BEAT_S = 10.0
@@ -113,7 +114,7 @@ class Idempotency:
 
         try:
             await self._app(scope, receive, held)
-            await run_in_threadpool(self._keep, record, messages, once=_is_shown_once(scope))
+            await run_in_threadpool(self._keep, record, messages, once=scope["state"].get(SHOWN_ONCE, False))
         except BaseException:
             await run_in_threadpool(self._forget, record)
             raise
@@ -128,9 +129,7 @@ class Idempotency:
             return
         headers = Headers(raw=messages[0]["headers"])
         kept = {name: headers[name] for name in KEPT_HEADERS if name in headers}
-        update = {"status": status, "headers": kept, "body": "" if once else body.decode()}
-        if once:
-            update |= {"status": 409, "headers": {}}
+        update = {"status": 409} if once else {"status": status, "headers": kept, "body": body.decode()}
         changed(self._records, record, lambda found: found.model_copy(update=update))
 
     def _forget(self, record: IdempotentResponse) -> None:
@@ -141,16 +140,12 @@ class Idempotency:
 
 def shown_once(request: Request) -> None:
     """Mark a response as one that holds a secret: it is not kept, and a repeated request is refused."""
-    request.state.shown_once = True
+    request.scope["state"][SHOWN_ONCE] = True
 
 
 def remove_old(records: RecordStore) -> int:
     """Remove the responses that are older than a day; return how many. Raises `RecordsUnavailable`."""
     return records.remove(IdempotentResponse, None, {"hour": Compared("<", _hour(now() - KEPT))})
-
-
-def _is_shown_once(scope: Scope) -> bool:
-    return bool(getattr(Request(scope).state, "shown_once", False))
 
 
 def _hour(moment: datetime) -> str:

@@ -44,7 +44,7 @@ class JobTokens:
         self._clock = clock
 
     def issue(self, job: Work, *, role: TokenRole = "job") -> str:
-        """Return a token for the present attempt at the job; it is refused while the job does not run."""
+        """Return a token for the present attempt at the job, which runs."""
         issued = self._clock()
         claims = {
             "iss": ISSUER,
