@@ -78,26 +78,21 @@ class DispatcherLease:
     def renew(self) -> None:
         """Renew it; take it if it is free, or was not renewed for the lease. Raises `RecordsUnavailable`."""
         with self._one_at_a_time:
-            self._renew()
-
-    def _renew(self) -> None:
-        moment = self._clock()
-        try:
-            found = self._records.get(LeaseRecord, TENANTS, ID)
-            if found is None:
-                self._records.insert(LeaseRecord(tenant=TENANTS, id=ID, holder=self._holder))
-            elif found.holder in (None, self._holder) or self._is_left(found, moment):
-                self._records.replace(found.model_copy(update={"holder": self._holder, "warm": self._warm()}))
-            else:
+            moment = self._clock()
+            try:
+                found = self._records.get(LeaseRecord, TENANTS, ID)
+                if found is None:
+                    self._records.insert(LeaseRecord(tenant=TENANTS, id=ID, holder=self._holder))
+                elif found.holder in (None, self._holder) or self._is_left(found, moment):
+                    self._records.replace(found.model_copy(update={"holder": self._holder, "warm": self._warm()}))
+                else:
+                    moment = -math.inf  # another process has it
+                self._renewed = moment
+            except (RecordChanged, RecordExists):
                 self._renewed = -math.inf
-                return
-        except (RecordChanged, RecordExists):
-            self._renewed = -math.inf
-        except RecordError:
-            self._seen = None  # its holder could not renew it either
-            raise
-        else:
-            self._renewed = moment
+            except RecordError:
+                self._seen = None  # its holder could not renew it either
+                raise
 
     def _is_left(self, found: LeaseRecord, moment: float) -> bool:
         if self._seen is None or self._seen[0] != found.version:
