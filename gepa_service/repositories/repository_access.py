@@ -127,17 +127,13 @@ def git_configuration(repository: AllowedRepository, credentials: Credentials | 
     settings = git_settings(repository)
     if credentials is not None:
         settings[f"http.{repository.url}.extraHeader"] = f"Authorization: Basic {credentials.basic}"
-    lines = [f"[{section}]\n\t{name} = {value}" for section, name, value in _split(settings)]
-    return "\n".join(lines) + "\n"
-
-
-def _split(settings: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    found = []
+    lines = ""
     for full, value in settings.items():
         section, _, name = full.rpartition(".")
         head, _, sub = section.partition(".")
-        found.append((f'{head} "{sub}"' if sub else head, name, f'"{value}"'))
-    return found
+        lines += f'[{head} "{sub}"]\n' if sub else f"[{head}]\n"
+        lines += f'\t{name} = "{value}"\n'
+    return lines
 
 
 async def remote_git(
