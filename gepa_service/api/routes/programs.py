@@ -231,7 +231,10 @@ async def deliver(program_id: Id, asked: DeliverRequest, caller: Writer, service
             detail = "the version changes no code: its texts are those of GET /program/{id}"
             raise Problem(409, "no-patch", "No patch", detail)
         return Delivered(program_id=program.id, mode="patch", base_commit=program.base_commit, patch=program.patch)
-    repository = await _repository(caller.records, program)
+    repository: Repository | None = await run_in_threadpool(caller.records.get, Repository, program.client_id or "")
+    if repository is None:
+        detail = "the version's repository is not connected: ask for the mode `patch`"
+        raise Problem(409, "not-connected", "Repository not connected", detail)
     github = service.github
     if github is None or repository.installation_id is None:
         detail = "the repository was not connected by the GitHub App: ask for the mode `patch`"
@@ -285,16 +288,6 @@ async def _deliver(
     changes = {"commit": commit, "url": url}
     delivered: Delivery = await run_in_threadpool(records.replace, begun.model_copy(update=changes))
     return delivered
-
-
-async def _repository(records: TenantRecords, program: Program) -> Repository:
-    found: Repository | None = None
-    if program.client_id is not None:
-        found = await run_in_threadpool(records.get, Repository, program.client_id)
-    if found is None:
-        detail = "the version's repository is not connected: ask for the mode `patch`"
-        raise Problem(409, "not-connected", "Repository not connected", detail)
-    return found
 
 
 def _begun(records: TenantRecords, program: Program, actor: str) -> Delivery:
