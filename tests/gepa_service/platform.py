@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from gepa_service.repositories.github_installations import GitHub
 from gepa_service.repositories.repository_access import RepositoryPolicy
 from gepa_service.service import Revealed, Service
 from tests.faults.runs import Setup
-from tests.gepa_service.serving import served
+from tests.gepa_service.serving import served, service_of
 from tests.sandbox_runtime.source.repositories import commit
 from tests.support.processes import command_of, is_running
 
@@ -67,37 +67,31 @@ class Platform:
 
     def parts(self, **own: Any) -> Service:
         """The service over these stores. `own`: other parts of it."""
-        made = Service(
-            **{
-                "records": self.records,
-                "journals": self.journals_url,
-                "recognize": Recognizer(self.records, self.tokens, OidcTokens([])),
-                "public_url": "http://127.0.0.1",
-                "job_tokens": self.tokens,
-                "repositories": RepositoryPolicy(True, LOOPBACK),
-                "github": self.github,
-                "revealed": lambda tenant: self.secrets.get(tenant, Revealed()),
-                **own,
-            }
-        )
+        mine = {
+            "job_tokens": self.tokens,
+            "repositories": RepositoryPolicy(True, LOOPBACK),
+            "github": self.github,
+            "revealed": lambda tenant: self.secrets.get(tenant, Revealed()),
+        }
+        recognize = Recognizer(self.records, self.tokens, OidcTokens([]))
+        made = replace(service_of(self.records, self.journals_url, recognize), **{**mine, **own})
         vars(made)["store"] = self.journals
         return made
 
     def place(self) -> Place:
         return Place(self.api, self.folder / "jobs", self.folder / "cache", self.sandbox)
 
-    def submit(self, repo: Path, settings: Mapping[str, Any], tenant: str = "acme") -> Work:
+    def submit(
+        self, repo: Path, settings: Mapping[str, Any], tenant: str = "acme", kind: str = "job", **fields: Any
+    ) -> Work:
         given = {"repo_url": str(repo), "settings": {"repo": str(repo), **settings}, "created_by": "key:test"}
-        job = Work(tenant=tenant, id=new_id("job"), **given)
-        self.records.insert(job)
-        return job
+        made = Work(tenant=tenant, id=new_id(kind), **given, **fields)
+        self.records.insert(made)
+        return made
 
     def work(self, what: What, repo: Path, program: ProgramWork, **settings: Any) -> Work:
         """Submit a batch or a step of acme."""
-        given = {"repo_url": str(repo), "settings": {"repo": str(repo), **settings}, "created_by": "key:test"}
-        made = Work(tenant="acme", id=new_id(what), what=what, program=program, **given)
-        self.records.insert(made)
-        return made
+        return self.submit(repo, settings, kind=what, what=what, program=program)
 
     def begun(self, tenant: str) -> Work:
         """Return a job of the tenant whose first attempt was placed, with an empty run."""

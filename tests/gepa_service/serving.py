@@ -28,15 +28,16 @@ READY_S = 30.0
 
 
 def service_of(
-    records: RecordStore, journals: str, recognize: Callable[..., Principal | None] = lambda *_: None
+    records: RecordStore, journals: str, recognize: Callable[..., Principal | None] | None = None
 ) -> Service:
-    """Return a service over these stores."""
+    """Return a service over these stores. `recognize`: by default for keys and tokens of jobs."""
+    tokens = JobTokens(records, [b"m" * 32])
     return Service(
         records=records,
         journals=journals,
-        recognize=recognize,
+        recognize=recognize or Recognizer(records, tokens, OidcTokens([])),
         public_url="http://127.0.0.1",
-        job_tokens=JobTokens(records, [b"m" * 32]),
+        job_tokens=tokens,
     )
 
 
@@ -64,8 +65,7 @@ def served_with_key(folder: Path, role: Role) -> Iterator[tuple[str, str]]:
         records.insert(Tenant(tenant=TENANTS, id="acme", name="acme"))
         key, record = make_key("acme", "test", role)
         records.insert(record)
-        recognize = Recognizer(records, JobTokens(records, [b"m" * 32]), OidcTokens([]))
-        with served(service_of(records, str(folder / "journals.db"), recognize)) as url:
+        with served(service_of(records, str(folder / "journals.db"))) as url:
             yield url, key
 
 

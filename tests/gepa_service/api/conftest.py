@@ -1,7 +1,7 @@
 """An application over real databases, with real keys of two tenants."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,6 @@ from fastapi import FastAPI
 from gepa_service.api.app import create_app
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.keys import make_key, revoke_key
-from gepa_service.auth.oidc import OidcTokens
-from gepa_service.auth.recognize import Recognizer
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.model.work import Work
 from gepa_service.records import RecordStore, now
@@ -22,7 +20,7 @@ from gepa_service.repositories.repository_access import RepositoryPolicy
 from gepa_service.secrets.master_key import MasterKey
 from gepa_service.secrets.vault import Vault
 from gepa_service.service import Service
-from tests.gepa_service.serving import called
+from tests.gepa_service.serving import called, service_of
 
 MASTER = MasterKey(b"m" * 32)
 URL = "http://service"
@@ -66,16 +64,9 @@ def tokens(records: RecordStore) -> Tokens:
 def service(records: RecordStore, tmp_path: Path) -> Service:
     vault = Vault(records, [MASTER])
     vault.verify()
-    return Service(
-        records=records,
-        journals=str(tmp_path / "journals.db"),
-        recognize=Recognizer(records, JobTokens(records, [MASTER.value]), OidcTokens([])),
-        public_url=URL,
-        repositories=RepositoryPolicy(allow_local=True),
-        webhook_key=b"a key of the service of 32 bytes",
-        vault=vault,
-        job_tokens=JobTokens(records, [MASTER.value]),
-    )
+    own = {"public_url": URL, "repositories": RepositoryPolicy(allow_local=True), "vault": vault}
+    made = service_of(records, str(tmp_path / "journals.db"))
+    return replace(made, webhook_key=b"a key of the service of 32 bytes", **own)
 
 
 @pytest.fixture

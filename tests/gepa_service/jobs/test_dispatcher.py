@@ -290,10 +290,9 @@ def raising(error: Exception) -> Callable[..., None]:
     return call
 
 
-def taken(queue: Queue, count: int) -> list[str]:
-    """The tenants of the next jobs."""
-    found = [queue.take() for _ in range(count)]
-    return [job.tenant for job in found if job is not None]
+def taken(queue: Queue, count: int) -> list[Work]:
+    """What is next, at most so many."""
+    return [work for _ in range(count) if (work := queue.take()) is not None]
 
 
 def test_one_who_submits_many_does_not_hold_up_anothers_first(records: RecordStore) -> None:
@@ -302,7 +301,7 @@ def test_one_who_submits_many_does_not_hold_up_anothers_first(records: RecordSto
     submit(records, "few")
     submit(records, "few")
     queue = Queue(records)
-    assert taken(queue, 5) == ["few", "many", "few", "many", "many"]
+    assert [job.tenant for job in taken(queue, 5)] == ["few", "many", "few", "many", "many"]
     running = [job.tenant for job in records.page(Work, None, {"status": "running"})]
     assert sorted(running) == ["few", "few", "many", "many", "many"]
 
@@ -325,8 +324,7 @@ def test_a_tenants_oldest_job_comes_first_unless_it_waits_after_a_setback(record
     submit(records, "a", not_before=now() + timedelta(hours=1))
     due, later = submit(records, "a"), submit(records, "a")
     queue = Queue(records)
-    assert [job.id for job in (queue.take(), queue.take()) if job is not None] == [due.id, later.id]
-    assert queue.take() is None
+    assert [job.id for job in taken(queue, 3)] == [due.id, later.id]
 
 
 def test_quotas_of_jobs_and_sandboxes_hold(records: RecordStore) -> None:
@@ -337,11 +335,10 @@ def test_quotas_of_jobs_and_sandboxes_hold(records: RecordStore) -> None:
     narrow = submit(records, "a", settings={"sandboxes": 1})
     submit(records, "a", settings={"sandboxes": 1})
     queue = Queue(records)
-    assert [job.id for job in (queue.take(), queue.take()) if job is not None] == [first.id, narrow.id]
-    assert queue.take() is None, "two jobs run"
+    assert [job.id for job in taken(queue, 3)] == [first.id, narrow.id], "two jobs run"
     assert records.get(Work, "a", wide.id) == wide
     alone = submit(records, "b", settings={"sandboxes": 10**6})
-    assert [job.id for job in (queue.take(),) if job is not None] == [alone.id]
+    assert [job.id for job in taken(queue, 1)] == [alone.id]
 
 
 def test_batches_and_steps_wait_for_no_optimization_and_have_the_same_quotas(records: RecordStore) -> None:
@@ -351,11 +348,10 @@ def test_batches_and_steps_wait_for_no_optimization_and_have_the_same_quotas(rec
     kinds = ("step", "rollouts", "step")
     short = [submit(records, "a", what=what, settings={"sandboxes": 1}, program=ProgramWork()) for what in kinds]
     queue = Queue(records)
-    taken_ = [work.id for _ in range(5) if (work := queue.take()) is not None]
-    assert taken_ == [each.id for each in (*short[:2], *jobs[:2])]
+    assert [work.id for work in taken(queue, 5)] == [each.id for each in (*short[:2], *jobs[:2])]
     other = submit(records, "b", what="step", settings={"sandboxes": 9}, program=ProgramWork())
     assert Queue(records, at_once=2).take() is None, "as many run in each lane as may"
-    assert [work.id for work in (queue.take(),) if work is not None] == [other.id]
+    assert [work.id for work in taken(queue, 1)] == [other.id]
 
 
 def test_a_job_waits_with_the_reason_while_its_tenant_has_spent_its_money_of_the_month(records: RecordStore) -> None:
@@ -364,14 +360,8 @@ def test_a_job_waits_with_the_reason_while_its_tenant_has_spent_its_money_of_the
         records.insert(Usage(tenant=tenant, id=month_spending.month_id(now()), usd=usd))
     mine, other = submit(records, "a"), submit(records, "b")
     queue = Queue(records)
-    taken_ = queue.take()
-    assert taken_ is not None
-    assert taken_.id == other.id
-    assert queue.take() is None
-    waiting = records.get(Work, "a", mine.id)
-    assert waiting is not None
+    assert [job.id for job in taken(queue, 2)] == [other.id]
+    waiting = now_of(records, mine)
     assert (waiting.status, "usd_per_month" in (waiting.reason or "")) == ("pending", True)
     assert records.remove(Usage, "a") == 1
-    taken_ = queue.take()
-    assert taken_ is not None
-    assert (taken_.id, taken_.reason) == (mine.id, None)
+    assert [(job.id, job.reason) for job in taken(queue, 1)] == [(mine.id, None)]
