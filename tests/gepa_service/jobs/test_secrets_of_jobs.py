@@ -145,12 +145,3 @@ def test_the_key_of_a_job_is_not_sent_to_a_model_at_an_address_that_the_operator
     assert (ended.status, (ended.failure or {}).get("kind")) == ("failed", "preflight")
     assert "this is not a public host" in (ended.reason or "")
     assert asked == []
-
-
-def test_a_name_that_decides_what_programs_of_the_machine_do_is_no_secret_of_a_job(service: Platform) -> None:
-    vault = Vault(service.records, [MasterKey(MASTER)])
-    service.tenant("acme")
-    for each in ("PATH", "LD_PRELOAD", "OPENAI_BASE_URL", "RAY_AUTH_TOKEN", "MODEL_KEY"):
-        vault.put("acme", each, "value", [{"host": "api.example.org", "header": "x-key", "prefix": ""}])
-    found = revealed(vault, "acme")
-    assert (found.variables, found.headers) == ({"MODEL_KEY": "value"}, ("api.example.org x-key=MODEL_KEY",))
