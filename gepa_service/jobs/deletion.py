@@ -4,7 +4,6 @@ import contextlib
 import logging
 import re
 import threading
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -92,15 +91,15 @@ def delete_tenant(records: RecordStore, journals: Store, tenant: Tenant) -> None
     records.remove(Tenant, TENANTS, id_=tenant.id)
 
 
-def delete_older(records: RecordStore, journals: Store, moment: datetime, may_continue: Callable[[], bool]) -> int:
+def delete_older(records: RecordStore, journals: Store, moment: datetime, stop: threading.Event) -> int:
     """Delete work that ended before the moment, and what was audited and sent before it; return how much work.
 
-    `may_continue`: asked before each work.
+    `stop`: ends it before the next work.
     """
     count = 0
     for what in NAMES:
         for work in records.every(Work, None, {"what": what, "status": tuple(ENDED)}):
-            if work.created >= moment or not may_continue():
+            if work.created >= moment or stop.is_set():
                 break
             if (work.completed or work.updated) < moment:
                 delete_work(records, journals, work)
@@ -133,7 +132,7 @@ class DeletedFiles:
         """
         if self._keep_days is not None:
             moment = now() - timedelta(days=self._keep_days)
-            if count := delete_older(self._records, self._journals, moment, lambda: not stop.is_set()):
+            if count := delete_older(self._records, self._journals, moment, stop):
                 _log.warning("deleted %d jobs, batches and steps that ended before %s", count, f"{moment:%Y-%m-%d}")
         missing = self._of_no_work() | self._of_no_tenant()
         for path in missing & self._missing:
