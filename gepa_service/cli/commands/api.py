@@ -1,6 +1,5 @@
 """`evolverpc service api`: serve the HTTP API."""
 
-import gc
 import logging
 from functools import partial
 from typing import Annotated
@@ -41,10 +40,8 @@ def api(
     oidc: Oidc = None,
 ) -> None:
     """Serve the HTTP API until SIGTERM; requests in flight end first, and streams are closed."""
-    gc.disable()  # as in `main`
     from gepa_service.cli.api_server import serve  # a second of imports, which `--help` does not need
 
-    gc.enable()
     try:
         with opened_service(
             database,
