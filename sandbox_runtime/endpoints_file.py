@@ -2,12 +2,11 @@
 
 import contextlib
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 
 from evolverpc_common.files import replace_file
 from sandbox_runtime.api.sandbox import ServerEndpoint
-from sandbox_runtime.backends.records import SandboxRecord, SandboxRecords, is_private
+from sandbox_runtime.backends.records import SandboxRecords, is_private
 
 OWN = 0o600
 
@@ -62,36 +61,19 @@ class EndpointsFile:
 
 
 SESSIONS = "sessions"
-"""The name of the records of these folders."""
-
-
-@contextlib.contextmanager
-def endpoints_folder() -> Iterator[Path]:
-    """Make a private folder for an `EndpointsFile`, and remove it after the block. Raises `OSError`."""
-    records = SandboxRecords(SESSIONS)
-    record = records.add({})
-    try:
-        yield record.sockets
-    finally:
-        records.remove(record)
+"""The kind of the folders in which sessions keep their endpoints files, see `owned_folders`."""
 
 
 def endpoints_folders() -> list[Path]:
     """Return the folders of this user's sessions; those of ended processes may be among them."""
-    folders = [record.sockets for record in _all(SandboxRecords(SESSIONS))]
+    try:
+        folders = [record.sockets for record in SandboxRecords(SESSIONS).all()]
+    except PermissionError:
+        return []  # another user could have made them
     return [folder for folder in folders if is_private(folder.parent) and is_private(folder)]
 
 
 def sweep_endpoints_folders() -> None:
     """Remove the folders of ended processes; nothing if another user could have made them."""
-    records = SandboxRecords(SESSIONS)
-    for record in _all(records):
-        if record.is_orphan:
-            records.remove(record)
-
-
-def _all(records: SandboxRecords) -> list[SandboxRecord]:
-    try:
-        return records.all()
-    except PermissionError:
-        return []  # another user could have made them
+    with contextlib.suppress(PermissionError):
+        SandboxRecords(SESSIONS).remove_orphans()

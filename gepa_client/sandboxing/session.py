@@ -37,7 +37,8 @@ from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.run_settings import MUTATION_LIMIT_S
 from gepa_client.transport.address import socket_of
 from sandbox_runtime import EnvironmentMissing, RuntimeInterrupted, SandboxError
-from sandbox_runtime.endpoints_file import EndpointsFile, endpoints_folder
+from sandbox_runtime.backends.records import owned_folders
+from sandbox_runtime.endpoints_file import SESSIONS, EndpointsFile
 from sandbox_runtime.gateway import CapReached, GatewayRefusal, HostConnection, ProviderCall
 from sandbox_runtime.pool import PoolEvent, SandboxPool
 
@@ -108,9 +109,9 @@ async def open_sandboxes(
     Raises:
         Exception: what `opening` raises.
     """
-    with endpoints_folder() as folder:
-        async with opening() as setup, serving_exec(folder, setup.find):
-            file = EndpointsFile(folder)
+    with owned_folders(SESSIONS) as folders:
+        async with opening() as setup, serving_exec(folders.sockets, setup.find):
+            file = EndpointsFile(folders.sockets)
             async with SandboxPool(
                 setup.start, size, endpoints_file=file, on_event=on_event, idle_s=IDLE_S, retire_s=MUTATION_LIMIT_S
             ) as pool:

@@ -130,6 +130,15 @@ class SandboxRecords:
                 remove_tree(sockets)
         remove_tree(self._root / record.id)
 
+    def remove_orphans(self) -> None:
+        """Delete the folders of every record whose owner has ended; log what cannot be deleted."""
+        for left in self.all():
+            if left.is_orphan:
+                try:
+                    self.remove(left)
+                except OSError as error:
+                    _log.warning("what a killed process has left: %s", error)
+
     def _read_all(self) -> Iterator[SandboxRecord]:
         if not self._root.exists():
             return
@@ -174,12 +183,7 @@ def owned_folders(kind: str) -> Iterator[SandboxRecord]:
     Those of this kind that a killed process left are removed too, if that is possible. Raises `OSError`.
     """
     records = SandboxRecords(kind)
-    for left in records.all():
-        if left.is_orphan:
-            try:
-                records.remove(left)
-            except OSError as error:
-                _log.warning("what a killed process has left: %s", error)
+    records.remove_orphans()
     record = records.add({})
     try:
         yield record

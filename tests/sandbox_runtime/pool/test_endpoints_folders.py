@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime.backends.records import SandboxRecords
-from sandbox_runtime.endpoints_file import SESSIONS, EndpointsFile, endpoints_folder, sweep_endpoints_folders
+from sandbox_runtime.backends.records import SandboxRecords, owned_folders
+from sandbox_runtime.endpoints_file import SESSIONS, EndpointsFile, sweep_endpoints_folders
 
 DIES = """
 import os
-from sandbox_runtime.endpoints_file import endpoints_folder
-with endpoints_folder():
+from sandbox_runtime.backends.records import owned_folders
+with owned_folders("sessions"):
     os._exit(9)
 """
 
@@ -25,11 +25,11 @@ def records(tmp_path: Path, short: Path, monkeypatch: pytest.MonkeyPatch) -> San
 
 
 def test_one_is_private_and_goes_with_its_block(records: SandboxRecords, short: Path) -> None:
-    with endpoints_folder() as folder:
-        EndpointsFile(folder)
-        assert folder.stat().st_mode & 0o777 == 0o700
+    with owned_folders(SESSIONS) as folders:
+        EndpointsFile(folders.sockets)
+        assert folders.sockets.stat().st_mode & 0o777 == 0o700
         sweep_endpoints_folders()
-        assert (folder / "fleet").is_file()
+        assert (folders.sockets / "fleet").is_file()
     assert records.all() == []
     assert list((short / "evolverpc").iterdir()) == []
 
@@ -44,6 +44,5 @@ def test_one_whose_owner_is_gone_is_swept_unless_others_may_write_there(
     sweep_endpoints_folders()
     assert left.is_dir()
     kept.chmod(0o700)
-    with endpoints_folder() as folder:
-        sweep_endpoints_folders()
-        assert [record.sockets for record in records.all()] == [folder]
+    sweep_endpoints_folders()
+    assert records.all() == []
