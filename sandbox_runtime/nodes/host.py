@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,11 @@ from urllib.parse import unquote, urlsplit
 from aiohttp import WSMsgType, web
 
 from evolverpc_common.installation import installed_version
+from evolverpc_common.network_addresses import url_host
 from evolverpc_common.open_connections import raise_descriptor_limit
 from evolverpc_common.output_tail import OutputTail
 from sandbox_runtime.api.sandbox import LOG_BYTES, CommandResult, RuntimeUnavailable, SandboxError, SandboxGone
-from sandbox_runtime.api.spec import MODELS_PORT, TUNNEL_PORT, Command, SandboxOptions, SandboxSpec, egress_to
+from sandbox_runtime.api.spec import MODELS_PORT, TUNNEL_PORT, Command, SandboxSpec, egress_to
 from sandbox_runtime.backends import open_runtime
 from sandbox_runtime.backends.local_backend import BACKLOG
 from sandbox_runtime.backends.records import owned_folders
@@ -304,8 +305,7 @@ class Host:
                 started = self._sandbox(session)
                 endpoint = await started.sandbox.endpoint(token)
                 try:
-                    name = f"[{self.address}]" if ":" in self.address else self.address  # as clients call it
-                    own = replace(main, env={**main.env, "GEPA_ALLOWED_HOSTS": name})
+                    own = replace(main, env={**main.env, "GEPA_ALLOWED_HOSTS": url_host(self.address)})
                     return await started.sandbox.serve(self._command(own), endpoint)
                 finally:
                     started.log.flush()
@@ -338,8 +338,7 @@ class Host:
 
     async def _begun(self, asked: wire.Begin) -> int:
         log = _SentLog(asked.session, self._outgoing)
-        options = {option.name: getattr(asked.options, option.name) for option in fields(SandboxOptions)}
-        options["egress"] = egress_to(asked.hosts)
+        options = {**vars(asked.options), "egress": egress_to(asked.hosts)}
         main, session = self._command(asked.main), None
         async with contextlib.AsyncExitStack() as undoing:
             undoing.callback(log.flush)
@@ -401,7 +400,7 @@ async def serve(address: str, token: str, over: asyncio.Event) -> None:
         await runner.setup()
         try:
             await web.TCPSite(runner, address, 0).start()
-            print(wire.url_of(address, runner.addresses[0][1]), flush=True)
+            print(f"http://{url_host(address)}:{runner.addresses[0][1]}", flush=True)
             await over.wait()
         finally:
             try:

@@ -219,11 +219,6 @@ class Connect:
     name: str
 
 
-def url_of(address: str, port: int) -> str:
-    """Return the URL of a port of an IP address."""
-    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
-
-
 def hosts_of(egress: Egress) -> tuple[str, ...]:
     """Return the hosts from which `egress_to` makes this egress."""
     match egress:

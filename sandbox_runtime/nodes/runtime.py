@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from evolverpc_common.network_addresses import url_host
 from evolverpc_common.output_tail import OutputTail
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import (
@@ -108,7 +109,8 @@ class NodeSandbox:
         """Return the address of its server: a port of its node."""
         if self.node.is_lost:
             raise NodeLost(self.node.name)
-        return ServerEndpoint(wire.url_of(urlsplit(self.node.address.url).hostname or "", self.port), token)
+        host = url_host(urlsplit(self.node.address.url).hostname or "")
+        return ServerEndpoint(f"http://{host}:{self.port}", token)
 
 
 class NodesRuntime(Runtime):
