@@ -81,7 +81,6 @@ class ModelRequests:
                 where = request.raw_path.partition("?")[0]
                 call = UpstreamCall(session.sandbox, provider, asked, where, query, price)
                 async with self.spend.charge(max_cost_usd) as charge:
-                    charge.counted_usd = 0.0  # until it goes out
                     await self._rate.wait(RATE_WAIT_S)
                     try:
                         return await call.forward(self.http, request)

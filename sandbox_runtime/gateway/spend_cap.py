@@ -10,9 +10,9 @@ _DIGITS = 12  # of a dollar: sums of binary fractions differ from the exact sums
 
 @dataclass
 class Charge:
-    """What one call is counted as at its end; None counts the most that it may cost."""
+    """What one call is counted as at its end: nothing until it goes out."""
 
-    counted_usd: float | None = None
+    counted_usd: float = 0.0
 
 
 class SpendCap:
@@ -57,8 +57,7 @@ class SpendCap:
             yield charge
         finally:
             self._reserved = round(self._reserved - max_cost_usd, _DIGITS)
-            counted = max_cost_usd if charge.counted_usd is None else charge.counted_usd
-            self.spent_usd = round(self.spent_usd + counted, _DIGITS)
+            self.spent_usd = round(self.spent_usd + charge.counted_usd, _DIGITS)
             self._look()
 
     def _room(self) -> bool:

@@ -66,7 +66,7 @@ class UpstreamCall:
     def __init__(self, spend: SpendCap, max_cost_usd: float) -> None:
         self.out = asyncio.Event()
         self.over = asyncio.Event()
-        self.counted_usd: float | None = None
+        self.counted_usd = 0.0
         self.task = asyncio.create_task(self._run(spend, max_cost_usd))
 
     async def _run(self, spend: SpendCap, max_cost_usd: float) -> None:
@@ -75,7 +75,7 @@ class UpstreamCall:
             await self.over.wait()
             charge.counted_usd = self.counted_usd
 
-    async def end(self, usd: float | None) -> None:
+    async def end(self, usd: float) -> None:
         self.counted_usd = usd
         self.over.set()
         await asyncio.wait_for(self.task, 30)
@@ -98,14 +98,6 @@ async def test_calls_that_might_reach_the_cap_wait_for_running_calls_in_order_of
     for call in calls[1:]:
         await call.end(0.1)
     assert spend.spent_usd == pytest.approx(0.4)
-
-
-async def test_a_call_of_unknown_cost_counts_as_its_maximum() -> None:
-    recorded: list[None] = []
-    spend = SpendCap(1.0, lambda: recorded.append(None))
-    call = UpstreamCall(spend, 1.5)
-    await call.end(None)
-    assert spend.spent_usd == 1.5 and len(recorded) == 1
 
 
 async def test_a_held_call_that_is_cancelled_frees_its_reservation() -> None:
