@@ -53,7 +53,7 @@ GATEWAY_VARIABLES = "EVOLVERPC_GATEWAY_VARIABLES"
 """A variable of the installation: a JSON object with variables of build commands, whose token is no secret to them."""
 
 PACKAGES = ("protocol", "rpc_server", "sandbox_runtime", "evolverpc_common")
-"""Our packages in an image; `sandbox_runtime` installs its recipe."""
+"""Our packages that a server needs; in an image, `sandbox_runtime` installs its recipe too."""
 
 EXTRAS = ("server", "agent", "sandbox")
 """Our extras whose requirements an image has; the last one for uv, which installs the recipe."""

@@ -22,9 +22,10 @@ from sandbox_runtime.backends.bubblewrap.container_command import (
     VisiblePaths,
     certificate_bundle,
     own_variables,
-    server_mounts,
+    package_mounts,
 )
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
+from sandbox_runtime.backends.image_setup import PACKAGES
 from sandbox_runtime.backends.local_backend import LocalBackend, check_egress, check_environment, gateway_variables
 from sandbox_runtime.environments.cache import EnvironmentCache
 
@@ -82,7 +83,7 @@ class BubblewrapBackend(LocalBackend):
         self, recipe: Recipe, *, on_progress: Callable[[str], None], rebuild: bool = False
     ) -> PreparedEnvironment:
         built = await self._environments.ready(recipe, run=self.run_build, on_progress=on_progress, rebuild=rebuild)
-        mounts = tuple(dict.fromkeys((*server_mounts(), *built.mounts)))
+        mounts = tuple(dict.fromkeys((*package_mounts(*PACKAGES), *built.mounts)))
         return PreparedEnvironment(**{**vars(built), "mounts": mounts}, recipe=recipe, server=(*SERVER, "--jail"))
 
     async def run_build(

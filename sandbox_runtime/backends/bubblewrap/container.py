@@ -19,8 +19,9 @@ from evolverpc_common.shielded import await_shielded, run_shielded
 from sandbox_runtime.api.sandbox import LOG_BYTES, SandboxError, SandboxExit, SandboxGone
 from sandbox_runtime.api.spec import Command, ResourceLimits
 from sandbox_runtime.backends.bubblewrap.cgroups import ControlGroup, ControlGroups, process_limits, server_variables
-from sandbox_runtime.backends.bubblewrap.container_command import WORKSPACE, VisiblePaths, argv_alone, container_argv
+from sandbox_runtime.backends.bubblewrap.container_command import VisiblePaths, argv_alone, container_argv
 from sandbox_runtime.backends.bubblewrap.first_process import DESCRIPTORS
+from sandbox_runtime.backends.image_setup import WORKSPACE
 from sandbox_runtime.backends.local_backend import (
     LocalContainer,
     captured,

@@ -15,8 +15,8 @@ from pathlib import Path
 from sandbox_runtime.api.sandbox import RuntimeUnavailable
 from sandbox_runtime.api.spec import MODELS_PORT, PreparedEnvironment
 from sandbox_runtime.backends.bubblewrap import first_process
+from sandbox_runtime.backends.image_setup import WORKSPACE
 
-WORKSPACE = "/workspace"
 HOME = f"{WORKSPACE}/home"
 TMP = f"{WORKSPACE}/tmp"  # noqa: S108  the sandbox's own
 USER = "gepa"
@@ -34,20 +34,11 @@ class VisiblePaths:
 SERVER = (sys.executable, "-I", "-m", "rpc_server")
 """The command that starts the server in our own environment, before its flags."""
 
-_PACKAGES = ("protocol", "rpc_server", "sandbox_runtime", "evolverpc_common")
-
-
-def server_mounts() -> tuple[str, ...]:
-    """Return the folders that the server needs. Our packages are mounted one by one, not the whole checkout.
-
-    Raises:
-        RuntimeUnavailable: `rpc_server`, or a module that it needs, is not installed.
-    """
-    return package_mounts(*_PACKAGES)
-
 
 def package_mounts(*packages: str) -> tuple[str, ...]:
-    """Return the folders of this interpreter with what is installed for it, and of these packages.
+    """Return the folders of this interpreter with what is installed for it, and of these packages of ours.
+
+    They are mounted one by one, not the whole checkout.
 
     Raises:
         RuntimeUnavailable: one of them is not installed.
