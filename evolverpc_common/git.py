@@ -5,7 +5,8 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -73,6 +74,8 @@ _NAMES_AS_TYPED = {"GIT_LITERAL_PATHSPECS": "0"}
 """`git check-ignore` refuses literal pathspecs, and reads none of its names as a pattern."""
 
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+_THREADS = ThreadPoolExecutor(32, thread_name_prefix="git")
+"""They wait for git, of their own because a fetch may take long."""
 
 
 class GitError(Exception):
@@ -154,28 +157,8 @@ def run_git(
         GitTimeout: it took longer than `timeout_s` seconds; it was killed with everything that it started.
         GitError: it failed, or is not installed.
     """
-    try:
-        process = subprocess.Popen(  # noqa: S603  git itself, no shell
-            ["git", *arguments],  # noqa: S607  the user's git
-            cwd=folder,
-            env=git_environment(settings, variables, network=network),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise _not_run(error) from None
-    with process:
-        try:
-            output, stderr = process.communicate(stdin, timeout_s)
-        except subprocess.TimeoutExpired:
-            raise _too_slow(arguments[0], timeout_s or 0) from None
-        finally:
-            _kill_session(process.pid)
-    if process.returncode != 0:
-        raise failure(arguments[0], process.returncode, stderr, output)
-    return output
+    process = _started(arguments, folder, git_environment(settings, variables, network=network))
+    return _finished(process, arguments[0], stdin, timeout_s)
 
 
 class Git:
@@ -326,59 +309,48 @@ async def run_git_async(
 ) -> bytes:
     """Run git as `run_git` does, without blocking; a cancellation kills git first. Raises as `run_git`."""
     asking = {} if "GIT_SSH_COMMAND" in os.environ else {"GIT_SSH_COMMAND": SSH}
-    starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            "git",
-            *arguments,
+    process = _started(arguments, folder, git_environment(settings, {**asking, **(variables or {})}, network=network))
+    loop = asyncio.get_running_loop()
+    finishing = loop.run_in_executor(_THREADS, _finished, process, arguments[0], stdin, timeout_s)
+    try:
+        return await asyncio.shield(finishing)
+    except asyncio.CancelledError:
+        _kill_session(process.pid)
+        await await_shielded(asyncio.wait([finishing]))
+        raise
+
+
+def _started(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    try:
+        return subprocess.Popen(  # noqa: S603  git itself, no shell
+            ["git", *arguments],  # noqa: S607  the user's git
             cwd=folder,
-            env=git_environment(settings, {**asking, **(variables or {})}, network=network),
-            # Without input there is no pipe: uvloop refuses to write, even nothing, to a command that has ended.
-            stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             start_new_session=True,
         )
-    )
-    try:
-        process = await asyncio.shield(starting)
     except OSError as error:
-        raise _not_run(error) from None
-    except asyncio.CancelledError:  # a cancelled start would leave what git has started already
-        await await_shielded(_end_started(starting))
-        raise
-    try:
-        async with asyncio.timeout(timeout_s):
-            output, stderr = await process.communicate(stdin or None)
-    except TimeoutError:
-        raise _too_slow(arguments[0], timeout_s) from None
-    finally:
-        await await_shielded(_end(process))
-    if process.returncode:
-        raise failure(arguments[0], process.returncode, stderr, output)
+        if isinstance(error, FileNotFoundError) and error.filename == "git":
+            raise GitError("git is not installed, or not on the PATH: install it, and try again") from None
+        raise GitError(f"git cannot be run: {error}") from None
+
+
+def _finished(process: "subprocess.Popen[bytes]", command: str, stdin: bytes, timeout_s: float | None) -> bytes:
+    """Wait for git, and end all that it started. Blocks. Raises as `run_git`."""
+    with process:
+        try:
+            output, stderr = process.communicate(stdin, timeout_s)
+        except subprocess.TimeoutExpired:
+            raise GitTimeout(f"git {command} took longer than {timeout_s:g} s") from None
+        finally:
+            _kill_session(process.pid)
+    if process.returncode != 0:
+        raise failure(command, process.returncode, stderr, output)
     return output
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    _kill_session(process.pid)
-    await process.wait()
-
-
-async def _end_started(starting: asyncio.Future[asyncio.subprocess.Process]) -> None:
-    await asyncio.wait([starting])
-    if starting.exception() is None:
-        await _end(starting.result())
 
 
 def _kill_session(pid: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def _not_run(error: OSError) -> GitError:
-    if isinstance(error, FileNotFoundError) and error.filename == "git":
-        return GitError("git is not installed, or not on the PATH: install it, and try again")
-    return GitError(f"git cannot be run: {error}")
-
-
-def _too_slow(command: str, timeout_s: float) -> GitTimeout:
-    return GitTimeout(f"git {command} took longer than {timeout_s:g} s")
