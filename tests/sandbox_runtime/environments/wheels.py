@@ -1,22 +1,19 @@
 """Build commands as plain processes, and wheels, for the tests of environments."""
 
-import asyncio
 import io
-import os
-import signal
 import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox_runtime import Command
+from sandbox_runtime.backends.plain_commands import run_build
 
 
 @dataclass
 class HostRun:
-    """Runs build commands as plain processes, and keeps what it was asked to run."""
+    """Runs build commands as the process backend does, and keeps what it was asked to run."""
 
     commands: list[list[str]] = field(default_factory=list)
     envs: list[dict[str, str]] = field(default_factory=list)
@@ -28,23 +25,7 @@ class HostRun:
         self.commands.append(list(argv))
         self.envs.append(dict(env))
         self.readable.append(list(readable))
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            cwd=cwd,
-            env=env,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            async with asyncio.timeout(timeout_s):
-                output, _ = await process.communicate()
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-        return process.returncode or 0, output
+        return await run_build(argv, cwd, env, timeout_s, readable)
 
 
 def make_wheel(folder: Path, name: str, version: str, files: Mapping[str, str]) -> None:

@@ -10,7 +10,6 @@ import pytest
 from modal_proto import api_pb2
 
 from sandbox_runtime import Allow, Closed, Command, Open, ResourceLimits, RuntimeUnavailable, SandboxNotReady
-from sandbox_runtime.backends.modal.sandbox import probe_command
 from sandbox_runtime.runtime import Runtime
 from tests.sandbox_runtime.gateway_session import Echoing
 from tests.sandbox_runtime.modal.serving_sandbox import spec
@@ -88,19 +87,6 @@ async def test_the_gateways_host_and_no_other_is_added(cloud: Cloud, runtime: Ru
             await runtime.start(spec(cloud, egress=egress, gateway_session=Echoing(url)))
         access = cloud.boxes[-1].definition.network_access
         assert (list(access.allowed_cidrs), list(access.allowed_domains)) == allowed
-
-
-async def test_a_sandbox_reaches_the_gateway_and_one_without_a_gateway_session_does_not(
-    cloud: Cloud, runtime: Runtime
-) -> None:
-    async with gateway(cloud) as session:
-        inside, outside = await asyncio.gather(
-            runtime.start(spec(cloud, gateway_session=session)), runtime.start(spec(cloud))
-        )
-        assert (await inside.exec(probe_command(str(session.models_url)))).status == 0
-        refused = await outside.exec(probe_command(str(session.models_url)))
-        assert (refused.status, b"Connection refused" in refused.stderr) == (1, True)
-        await inside.close()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from tests.faults.execution_log import children
 from tests.sandbox_runtime.backend import BackendUnderTest, process_backend
 from tests.sandbox_runtime.stub_server import SOURCE
 from tests.sandbox_runtime.suite.acting import up
-from tests.support.waiting import eventually
 
 
 async def test_the_process_backend_warns_that_it_isolates_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -51,32 +49,6 @@ async def test_a_process_that_forks_and_exits_without_pause_is_ended(backend: Ba
             assert backend.processes("HOP") == []
     finally:
         os.close(held)
-
-
-async def test_commands_of_a_killed_process_end_by_themselves(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    held = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    build = (
-        "import asyncio, pathlib, sys\nfrom sandbox_runtime.backends.plain_commands import run_build\n"
-        "asyncio.run(run_build(('sh', '-c', 'exec 9>\"$0\"; echo >&9; setsid sleep 60 & sleep 60', sys.argv[1]),"
-        " pathlib.Path('/'), {'PATH': '/usr/bin:/bin'}, 60, ()))"
-    )
-    try:
-        with subprocess.Popen([sys.executable, "-c", build, str(pipe)]) as other:  # noqa: ASYNC220  it is killed
-            await eventually(lambda: reads(held, b"\n"))
-            other.kill()
-        await eventually(lambda: reads(held, b""))
-    finally:
-        os.close(held)
-
-
-def reads(pipe: int, expected: bytes) -> bool:
-    """Whether this is what is read now; nothing is read at the end of the pipe."""
-    try:
-        return os.read(pipe, 1) == expected
-    except BlockingIOError:
-        return False
 
 
 async def test_memory_and_files_of_a_process_are_bounded(backend: BackendUnderTest) -> None:
