@@ -66,10 +66,10 @@ def from_flags(settings: Settings, given: Mapping[str, Any], folder: Path) -> Se
     Raises:
         SettingsError: a value has not the form of its setting.
     """
-    refuse_unknown(dict.fromkeys(given, "the flags"), settings)
+    _refuse_unknown(given, settings, "the flags")
     typed = {name: value for name, value in given.items() if value is not None and value != [] and value != ()}
     spellings = {name: f"`{name}`" for name in typed}
-    return _read(settings, typed, spellings, lambda setting, value: setting.read(value)).anchored(settings, folder)
+    return _read(settings, typed, spellings, Setting.read).anchored(settings, folder)
 
 
 def from_environment(settings: Settings, environment: Mapping[str, str], folder: Path) -> SettingsSource:
@@ -85,9 +85,7 @@ def from_environment(settings: Settings, environment: Mapping[str, str], folder:
             raise SettingsError(f"unknown variable {variable}; did you mean `{near[0]}`?")
     texts = {name: environment[variable] for name, variable in named.items() if environment.get(variable)}
     spellings = {name: f"`{named[name]}`" for name in texts}
-    return _read(settings, texts, spellings, lambda setting, text: setting.read_variable(text)).anchored(
-        settings, folder
-    )
+    return _read(settings, texts, spellings, Setting.read_variable).anchored(settings, folder)
 
 
 def from_file(
@@ -109,8 +107,8 @@ def from_file(
     for name, reason in (refused or {}).items():
         if name in values:
             raise SettingsError(f"{spellings[name]} cannot be set: {reason}")
-    refuse_unknown(dict.fromkeys(values, str(path)), settings)
-    return _read(settings, values, spellings, lambda setting, value: setting.read_toml(value))
+    _refuse_unknown(values, settings, str(path))
+    return _read(settings, values, spellings, Setting.read_toml)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -125,10 +123,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: not TOML: {error}") from None
 
 
-def refuse_unknown(given: Mapping[str, str], known: Iterable[str]) -> None:
-    """Raise `SettingsError` for names that are no settings, each with the nearest known one. Values: where they are."""
+def _refuse_unknown(given: Iterable[str], known: Iterable[str], place: str) -> None:
+    """Raise `SettingsError` for names that are no settings, each with the nearest known one; `place`: of all names."""
     faults = []
-    for name, place in given.items():
+    for name in given:
         if name not in known:
             nearest = difflib.get_close_matches(name.replace("-", "_"), [*known], n=1, cutoff=0.5)
             hint = f"; did you mean `{nearest[0]}`?" if nearest else ""
