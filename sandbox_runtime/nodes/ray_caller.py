@@ -33,6 +33,10 @@ class ClusterUnavailable(Exception):
     """The cluster cannot be reached now; trying later can help."""
 
 
+class ConnectionFailed(ClusterUnavailable):
+    """The cluster answered, but Ray did not start its server for this client; another connection can succeed."""
+
+
 class ClusterRefused(ClusterUnavailable):
     """The cluster cannot be used as it is configured; the text has the reason, and what to do."""
 
@@ -138,7 +142,8 @@ def _serve(pipe: Connection, address: str, functions: Mapping[str, Callable[...,
         pipe.send(error)
     except Exception as error:  # noqa: BLE001  the caller raises it
         last = "".join(str(error).strip().splitlines()[-1:])  # of what may be the traceback of a server
-        pipe.send(ClusterUnavailable(f"{type(error).__name__}: {last}"))
+        kind = ConnectionFailed if isinstance(error, ConnectionAbortedError) else ClusterUnavailable
+        pipe.send(kind(f"{type(error).__name__}: {last}"))
 
 
 def _connect(address: str) -> None:

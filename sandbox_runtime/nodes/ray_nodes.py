@@ -14,7 +14,7 @@ from typing import Any
 from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.sandbox import RuntimeUnavailable
 from sandbox_runtime.nodes.node import HostAddress
-from sandbox_runtime.nodes.ray_caller import GIVE_UP_S, ClusterRefused, ClusterUnavailable, RayCaller
+from sandbox_runtime.nodes.ray_caller import GIVE_UP_S, ClusterRefused, ClusterUnavailable, ConnectionFailed, RayCaller
 
 LOOK_S = 1.0
 """Seconds between two looks at the cluster."""
@@ -66,7 +66,8 @@ class RayNodes:
                 except ClusterRefused as error:
                     raise RuntimeUnavailable(str(error)) from None
                 except ClusterUnavailable as error:
-                    if (until < math.inf and not self._caller.is_connecting) or time.monotonic() > until:
+                    may_answer = self._caller.is_connecting or isinstance(error, ConnectionFailed)
+                    if (until < math.inf and not may_answer) or time.monotonic() > until:
                         raise RuntimeUnavailable(f"{error}: is it running, and is its address right?") from None
                     self.state = str(error)  # what runs continues meanwhile
                 await asyncio.sleep(LOOK_S)
