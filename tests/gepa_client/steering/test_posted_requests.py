@@ -77,7 +77,7 @@ async def test_a_page_steers_a_run_and_gets_the_reason_if_it_cannot(store: Store
         ({"kind": "pin"}, 400, "pin.candidate: Field required"),
         (pin | {"more": 1}, 400, "Extra inputs"),
     ]
-    with served(store.url, steer=post_request) as server:
+    with served(store.url) as server:
         async with Browser(server.address(RUN_ID)) as browser:
             await browser.open_session()
             url = f"{browser.base}/api/runs/{RUN_ID}/steer"
