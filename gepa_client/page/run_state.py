@@ -54,7 +54,7 @@ def run_event(run: StoredRun, search: SearchReader, *, url: str, named: str | No
         created=run.created,
         started=run.started,
         completed=run.completed,
-        settings={name: value for name, value in config.items() if name != RESUMED_BY},
+        settings={name: value for name, value in fields.changed_settings(config).items() if name != RESUMED_BY},
         budget=run.counters.get("max_metric_calls", config.get("max_metric_calls")),
         components=[name for name in components if name not in CODE_COMPONENTS],
         splits=started.splits if started is not None else {},
@@ -166,7 +166,7 @@ def ending(store: Store, run: StoredRun) -> Summary | None:
     if run.status == "pending" or run.identity is None:
         return None
     view = view_of(store, run)
-    if run.status in OVER and view.sealed is not None:
+    if run.status in OVER:
         try:
             view.certificate = certify(store, run)
         except NoCertificate as error:

@@ -13,7 +13,7 @@ from gepa_client.evolution.names import code_label
 from gepa_client.journal.entries import Spending
 from gepa_client.journal.run_events import ModelTally, Mutated, Started
 from gepa_client.report.event_words import Table, event_tables, rows_summary, totals
-from gepa_client.run.output_folder import HostTotals
+from gepa_client.run.output_folder import CERTIFICATE, HostTotals
 from gepa_client.run.run_view import RunView
 from gepa_client.settings.run_config import RunConfig
 
@@ -115,7 +115,7 @@ def leak_summary(leaks: Leaks) -> str:
         f"{'' if leak.verbatim else ', nearly'}{', with its answer' if leak.answer else ''})"
         for leak in leaks.listed[:LEAKS_SHOWN]
     )
-    more = ", ..." if leaks.rows > LEAKS_SHOWN else ""
+    more = f", ...; {CERTIFICATE} lists {len(leaks.listed):,}" if leaks.rows > LEAKS_SHOWN else ""
     return one_line(f"the best candidate contains texts of {counted(leaks.rows, 'row')} (of {searched}): {first}{more}")
 
 

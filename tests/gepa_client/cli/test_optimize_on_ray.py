@@ -54,4 +54,4 @@ def test_a_run_over_three_nodes_of_which_one_is_lost_has_the_candidates_of_one_m
             assert spread.returncode == 0, stderr
             assert here.result("spread") == here.result("alone")
             until(lambda: not hosts())
-            assert not processes_with(here.env["XDG_STATE_HOME"])
+            assert not here.processes()

@@ -28,5 +28,9 @@ def test_the_rows_that_a_candidate_fixed_why_it_was_proposed_and_what_the_progra
     assert f"  log\n{cut}    ... and 2 lines more; --full shows them\n" in shown
     one = cli("show", "last", "--candidate", 1).stdout
     assert one[one.index("why it was proposed\n") :].count("\ntrain ") >= 3
-    explanation = json.loads(cli("show", "last", "--json").stdout)["explanation"]
-    assert explanation["overall"]["groups"][0]["rows"][0]["after"]["log"]["text"].startswith("line 0 of grey")
+    found = json.loads(cli("show", "last", "--json").stdout)
+    assert [each["candidate"] for each in found["proposals"] if each["outcome"] == "kept"] == [
+        *range(1, len(found["candidates"]))
+    ]
+    assert [each["label"] for each in found["summary"]["certificate"]] == ["no certificate"]
+    assert found["explanation"]["overall"]["groups"][0]["rows"][0]["after"]["log"]["text"].startswith("line 0 of grey")
