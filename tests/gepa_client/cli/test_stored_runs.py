@@ -164,6 +164,7 @@ def test_missing_prices_and_attempts_without_an_end_are_reported_and_not_counted
     assert "2 attempts without a response" in printed
     shown = json.loads(cli("show", "x", "--json").stdout)
     assert (shown["spent_usd"], shown["unpriced"], shown["lost"]) == (pytest.approx(0.208), 20, 2)
+    assert "the run has no test rows" in shown["summary"]["certificate"][0]["text"]
 
 
 def test_a_candidate_is_shown_with_its_texts_diffs_and_the_rows_it_moved(cli: Cli, store: Path) -> None:
