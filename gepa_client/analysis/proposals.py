@@ -142,23 +142,6 @@ class Recorded:
         author = self.made.by_hand if self.made is not None else None
         return self._why(scores) if author is None else f"proposed by hand ({author}), {self._why(scores)}"
 
-    def as_json(self) -> dict[str, Any]:
-        """Return what `show --json` has of it; `before`, `after`: sums of scores over its minibatch of `rows`."""
-        return {
-            "number": self.number,
-            "iteration": self.begun.iteration,
-            "parent": self.begun.parent,
-            "components": self.begun.components,
-            "rows": self.begun.rows,
-            "before": self.begun.score,
-            "after": self.evaluated.score if self.evaluated is not None else None,
-            "texts": self.texts,
-            "change": self.made.mutation if self.made is not None else None,
-            "outcome": self.outcome,
-            "why": self.why,
-            "candidate": self.candidate,
-        }
-
     def _why(self, scores: str | None) -> str:
         match self.decided:
             case CandidateFound():

@@ -165,13 +165,17 @@ def ending(store: Store, run: StoredRun) -> Summary | None:
     """Return what a run came to; None if it has not evaluated an example."""
     if run.status == "pending" or run.identity is None:
         return None
-    view = view_of(store, run)
+    return summary_of(certified(store, run, view_of(store, run)), explain(store, run))
+
+
+def certified(store: Store, run: StoredRun, view: RunView) -> RunView:
+    """Add to the view of a run that is over its certificate, or why there is none; return the view."""
     if run.status in OVER:
         try:
             view.certificate = certify(store, run)
         except NoCertificate as error:
             view.no_certificate = str(error)
-    return summary_of(view, explain(store, run))
+    return view
 
 
 def summary_of(view: RunView, explained: Explanation | None) -> Summary:

@@ -115,7 +115,7 @@ def leak_summary(leaks: Leaks) -> str:
         f"{'' if leak.verbatim else ', nearly'}{', with its answer' if leak.answer else ''})"
         for leak in leaks.listed[:LEAKS_SHOWN]
     )
-    more = f", ...; {CERTIFICATE} lists {len(leaks.listed):,}" if leaks.rows > LEAKS_SHOWN else ""
+    more = f" and others; {CERTIFICATE} lists {len(leaks.listed):,} of them" if leaks.rows > LEAKS_SHOWN else ""
     return one_line(f"the best candidate contains texts of {counted(leaks.rows, 'row')} (of {searched}): {first}{more}")
 
 

@@ -24,7 +24,9 @@ from gepa_client.journal.entries import RESUMED_BY, SEARCH, CandidateRecord, Spe
 from gepa_client.journal.history import discovery, end_of, recorded_events, row_counts, validation_rows
 from gepa_client.journal.run_events import FailedExamples
 from gepa_client.journal.store import Store, named_store
-from gepa_client.page.run_state import ending
+from gepa_client.page.event_log import EventLog
+from gepa_client.page.run_state import certified, summary_of
+from gepa_client.page.search_reader import SearchReader
 from gepa_client.report import event_words as words
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.calling_program import use_of
@@ -95,8 +97,8 @@ def show(
 
 def _as_json(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord]) -> dict[str, Any]:
     view, spending = view_of(store, run), store.spending(run.id)
-    proposals = RecordedProposals(recorded_events(store, run.id)).found.values()
-    summary = ending(store, run)
+    explained, log = explain(store, run), EventLog()
+    SearchReader(store, run.id, log).read_decisions()
     return {
         **run_as_json(run),
         "discovery": discovery(store, run.id),
@@ -113,9 +115,9 @@ def _as_json(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord]
             for each in steered(store, run)
         ],
         "requests": [asdict(each) for each in store.requests(run.id)],
-        "proposals": [each.as_json() for each in proposals],
-        "summary": summary.model_dump(mode="json") if summary is not None else None,
-        "explanation": asdict(explained) if (explained := explain(store, run)) is not None else None,
+        "proposals": log.last_of("proposal"),
+        "summary": summary_of(certified(store, run, view), explained).model_dump(mode="json") if explained else None,
+        "explanation": asdict(explained) if explained else None,
         "lost": sum(spent.attempts for spent in spending if spent.outcome in fields.WITHOUT_ANSWER),
     }
 
