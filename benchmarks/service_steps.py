@@ -3,7 +3,8 @@
 `evolverpc service up` runs with bubblewrap, as an operator starts it. Measured are `STEPS` steps of two tenants that
 are asked for at once; steps one after the other on a version that a step has used before, of a plain program and of one
 that imports DSPy, each a moment after the one before (`warm`) and without a pause (`row`); a batch of `LONG` tasks of
-`LONG_S` seconds; and `SHORT` tasks that take a quarter of their time limit, none of which may time out.
+`LONG_S` seconds; `SHORT` tasks that take a quarter of their time limit, none of which may time out; and a step of a
+third tenant beside `QUEUED` queued steps of another.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from gepa_service.records import open_records
 STEPS, ROUNDS, SANDBOXES = 20, 10, 8
 LONG, LONG_S = 60, 4.0
 SHORT, SHORT_S = 2000, 0.25
+QUEUED = 1000
 PAUSE_S = {"plain": 2.0, "dspy": 6.0}
 """Seconds after a step, in which the next sandbox starts."""
 
@@ -41,6 +43,7 @@ LIMITS = {
     "dspy_warm_p50_s": 1.5,
     "long_batch_s": 12.0,
     "false_timeouts": 0,
+    "beside_queue_s": 5.0,
 }
 PLAIN = """
 import time
@@ -75,7 +78,7 @@ def main() -> int:
     if shutil.which("bwrap") is None:
         print(json.dumps({"skipped": "bubblewrap is not installed"}))
         return 0
-    with tempfile.TemporaryDirectory() as name, _service(Path(name), mirror) as (first, second):
+    with tempfile.TemporaryDirectory() as name, _service(Path(name), mirror) as (first, second, third):
         repositories = {kind: _repository(Path(name) / kind, files) for kind, files in PROGRAMS.items()}
         figures: dict[str, Any] = {}
         for kind, repository in repositories.items():
@@ -91,6 +94,12 @@ def main() -> int:
         took, statuses = _batch(first, repositories["plain"], SHORT, SHORT_S, LONG, timeout_s=4 * SHORT_S)
         figures |= {"short_batch_s": took, "false_timeouts": statuses.count("timeout"), "short_tasks": SHORT}
         assert not set(statuses) - {"timeout"}, statuses
+        _show(figures)
+        with ThreadPoolExecutor(STEPS) as threads:
+            queued = {**_asked(repositories["plain"]), "wait_s": 0}
+            list(threads.map(lambda _: _answer(first.post("/execute_step", json=queued)), range(QUEUED)))
+        figures["beside_queue_s"] = _step(third, repositories["plain"])
+        figures["queued_beside"] = _answer(first.get("/usage"))["jobs_queued"]
     figures |= {"load_before": round(load, 2), "limits": LIMITS}
     print(json.dumps(figures))
     return int(any(figures[key] > limit for key, limit in LIMITS.items()))
@@ -115,20 +124,22 @@ def _in_a_row(http: httpx.Client, kind: str, repository: Path, mirror: str | Non
 
 def _step(http: httpx.Client, repository: Path, options: Mapping[str, Any] | None = None) -> float:
     """Make a step; return its seconds, as the caller sees them."""
-    asked = {
-        "repo_url": str(repository),
-        "mutation_type": "prompt",
-        "candidate": {"prompt": "better"},
-        "test_examples": [{"text": "t"}],
-        "options": options or {},
-    }
     began = time.monotonic()
-    step = _answer(http.post("/execute_step", json=asked))
+    step = _answer(http.post("/execute_step", json={**_asked(repository), "options": options or {}}))
     while step["status"] in ("queued", "pending", "running"):
         time.sleep(0.05)
         step = _answer(http.get(f"/execute_step/{step['step_id']}"))
     assert step["status"] == "success", step
     return _since(began)
+
+
+def _asked(repository: Path) -> dict[str, Any]:
+    return {
+        "repo_url": str(repository),
+        "mutation_type": "prompt",
+        "candidate": {"prompt": "better"},
+        "test_examples": [{"text": "t"}],
+    }
 
 
 def _batch(
@@ -167,8 +178,8 @@ def _show(figures: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _service(folder: Path, mirror: str | None) -> Iterator[tuple[httpx.Client, httpx.Client]]:
-    """Start the service; yield clients of two tenants."""
+def _service(folder: Path, mirror: str | None) -> Iterator[list[httpx.Client]]:
+    """Start the service; yield clients of three tenants."""
     command = [sys.executable, "-m", "gepa_service.cli", "up", "--data", str(folder / "data"), "--port", "0", "--json"]
     command += ["--jobs", str(JOBS), *(("--allow-network", mirror) if mirror else ())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -177,24 +188,25 @@ def _service(folder: Path, mirror: str | None) -> Iterator[tuple[httpx.Client, h
             ready = json.loads(process.stdout.readline())
             with closing(open_records(str(folder / "data" / "records.db"))) as records:
                 keys = []
-                for tenant in ("one", "two"):
-                    quotas = Quotas(sandboxes=100, requests_per_minute=10**6)
+                for tenant in ("one", "two", "three"):
+                    quotas = Quotas(sandboxes=100, jobs_queued=10**6, requests_per_minute=10**6)
                     records.insert(Tenant(tenant=TENANTS, id=tenant, name=tenant, quotas=quotas))
                     key, record = make_key(tenant, "bench", "editor")
                     records.insert(record)
                     keys.append(key)
-            first, second = (
-                httpx.Client(
-                    base_url=ready["url"],
-                    headers={"Authorization": f"Bearer {key}"},
-                    timeout=WAIT_S,
-                    trust_env=False,
-                    limits=httpx.Limits(max_connections=None),
-                )
-                for key in keys
-            )
-            with first, second:
-                yield first, second
+            with ExitStack() as open_clients:
+                yield [
+                    open_clients.enter_context(
+                        httpx.Client(
+                            base_url=ready["url"],
+                            headers={"Authorization": f"Bearer {key}"},
+                            timeout=WAIT_S,
+                            trust_env=False,
+                            limits=httpx.Limits(max_connections=None),
+                        )
+                    )
+                    for key in keys
+                ]
         finally:
             process.terminate()
             process.wait()
