@@ -1,9 +1,9 @@
 """`make demo-service`: start the service, connect a repository, optimize it over HTTP, and promote the result.
 
-Nothing leaves this machine: the repository is a folder, and the program proposes its own texts. `--keep` leaves the
-service running, so that you can call it.
+Nothing leaves this machine: the repository is a folder, and the program proposes its own texts.
 """
 
+import argparse
 import contextlib
 import json
 import shutil
@@ -69,10 +69,14 @@ class Service:
 
 def main(flags: list[str]) -> int:
     """Run, and print what happened; return the exit status."""
-    if flags not in ([], ["--keep"]):
-        print(__doc__)
-        return 0 if flags in (["-h"], ["--help"]) else 2
-    with tempfile.TemporaryDirectory(prefix="gepa-service-demo-") as folder, started(Path(folder)) as service:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keep", action="store_true", help="leave the service running, so that you can call it")
+    parser.add_argument("--engine", default="local", help="where work runs, as --engine of evolverpc service up")
+    asked = parser.parse_args(flags)
+    with (
+        tempfile.TemporaryDirectory(prefix="gepa-service-demo-") as folder,
+        started(Path(folder), asked.engine) as service,
+    ):
         print("\n== Connect a repository\n")
         repository = service.call("POST", "/connect-git", {"repo_url": str(repository_in(Path(folder) / "tickets"))})
         print("\n== Optimize it\n")
@@ -96,18 +100,19 @@ def main(flags: list[str]) -> int:
         service.call("POST", f"/program/{job['program_id']}/promote", {})
         [active] = service.call("GET", "/programs/active")["items"]
         print(f"  the active version is {active['program_id']}")
-        end(service, keep="--keep" in flags)
+        end(service, keep=asked.keep)
     return 0
 
 
 @contextlib.contextmanager
-def started(folder: Path) -> Iterator[Service]:
+def started(folder: Path, engine: str) -> Iterator[Service]:
     """The service while the block runs, in this folder, with bubblewrap if it is there."""
     print("== Start the service\n", flush=True)
     sandbox, why = usable_backend()
     print(textwrap.fill(why, 78, initial_indent="  ", subsequent_indent="  "), flush=True)
-    command = [*COMMAND, "up", "--data", str(folder / "data"), "--port", "0", "--sandbox", sandbox, "--json"]
-    print(f"  evolverpc service up --sandbox {sandbox}", flush=True)
+    flags = ["--sandbox", sandbox, "--engine", engine]
+    command = [*COMMAND, "up", "--data", str(folder / "data"), "--port", "0", *flags, "--json"]
+    print(f"  evolverpc service up {' '.join(flags)}", flush=True)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603  ours
         assert process.stdout is not None  # noqa: S101  a pipe
         try:
