@@ -194,15 +194,16 @@ def word_settings(log: Path | str, *, metric_calls: int = 60, slower: int = 1) -
 
 def processes_of(job: Work) -> list[int]:
     """The job processes of a job and what they started on this machine: those that work in its folder."""
-    return _working_in(f"/{job.id}-")
+    return working_in(f"/{job.id}-")
 
 
 def shared_processes_in(folder: Path) -> list[int]:
     """The processes of batches and steps whose folders are in this one."""
-    return [pid for pid in _working_in(f"{folder}/shared-process-") if b"jobs.process_main" in command_of(pid)]
+    return [pid for pid in working_in(f"{folder}/shared-process-") if b"jobs.process_main" in command_of(pid)]
 
 
-def _working_in(path: str) -> list[int]:
+def working_in(path: str) -> list[int]:
+    """The processes whose working folder's path contains `path`."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended

@@ -19,6 +19,9 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
 ]
 
+SANDBOXES = 64
+"""More than one machine of the cluster has room for in time."""
+
 
 def hosts() -> dict[int, str]:
     return processes_with("sandbox_runtime.nodes.host", "cmdline")
@@ -38,7 +41,7 @@ def test_a_run_over_three_nodes_of_which_one_is_lost_has_the_candidates_of_one_m
                 monkeypatch.setenv(name, value)
             for node in ("second", "third"):
                 cluster.node(node, cpus=2)
-            spread = here.start(*here.optimize("spread"), "--sandboxes", 6, "--engine", cluster.address)
+            spread = here.start(*here.optimize("spread"), "--sandboxes", SANDBOXES, "--engine", cluster.address)
             try:
                 assert spread.stdout is not None
                 for line in spread.stdout:

@@ -50,8 +50,11 @@ class RayCluster:
         _kill(self._mark(name))
 
     def node_of(self, pid: int) -> str | None:
-        """The node that a process belongs to."""
-        held = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        """The node that a process belongs to; None if it belongs to none, or has ended."""
+        try:
+            held = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            return None
         prefix = f"{NODE}={self.folder.name}-".encode()
         return next((each.removeprefix(prefix).decode() for each in held if each.startswith(prefix)), None)
 

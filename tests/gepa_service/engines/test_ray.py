@@ -4,7 +4,6 @@ import importlib.util
 import multiprocessing
 import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,12 +17,10 @@ from gepa_service.engines.engine import EngineRefused, EngineUnavailable
 from gepa_service.engines.ray_engine import RayEngine
 from gepa_service.jobs import control
 from gepa_service.jobs.attempt import run_on_node
-from gepa_service.model.work import ProgramWork, TaskResult, Work
+from gepa_service.model.work import Work
 from gepa_service.records import new_id
-from gepa_service.service import Revealed
 from tests.gepa_service.engines.ray_cluster import RayCluster, ray_cluster
 from tests.gepa_service.platform import Platform, processes_of, word_repository, word_settings, working
-from tests.sandbox_runtime.source.repositories import commit
 from tests.support.waiting import until
 
 pytestmark = [
@@ -31,31 +28,6 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
 ]
-
-SECRET = "the-secret-of-acme"
-LOOKS = """
-import os, pathlib, socket
-
-seed_candidate = {"prompt": "plain"}
-
-def reached(port):
-    try:
-        socket.create_connection(("127.0.0.1", port), 2).close()
-        return True
-    except OSError:
-        return False
-
-def run(row, candidate):
-    return {
-        "variables": sorted(name for name in os.environ if name.startswith("RAY")),
-        "ports": [port for port in row["ports"] if reached(port)],
-        "token": pathlib.Path(row["token"]).exists(),
-        "key": "OWN_KEY" in os.environ,
-    }
-
-def score(row, output):
-    return 1.0, "-"
-"""
 
 
 @pytest.fixture(scope="module")
@@ -87,26 +59,6 @@ def test_a_job_on_ray_is_not_disturbed_by_the_end_of_its_dispatcher_and_a_cancel
     with working(service.parts(), service.place(), engine=cluster.address):
         ended = service.ended(job)
     assert (ended.status, ended.attempts) == ("completed", 1), f"{ended!r}\n{service.log(job)}"
-
-
-def test_sandboxes_on_a_node_reach_no_port_of_ray_and_see_none_of_its_variables_and_no_secret_is_in_its_arguments(
-    service: Platform, cluster: RayCluster
-) -> None:
-    service.sandbox = "bubblewrap"
-    service.secrets["acme"] = Revealed({"OWN_KEY": SECRET})
-    commit(service.folder / "looks", {"program.py": LOOKS, "gepa.toml": 'program = "program.py"\n'})
-    row = {"ports": [cluster.port, cluster.client_port], "token": cluster.variables["RAY_AUTH_TOKEN_PATH"]}
-    for port in row["ports"]:
-        socket.create_connection(("127.0.0.1", port), 10).close()
-    task = ProgramWork(tasks=({"row": row, "task_id": "0"},))
-    batch = service.work("rollouts", service.folder / "looks", task, pass_env=["OWN_KEY"])
-    with working(service.parts(), service.place(), engine=cluster.address):
-        ended = service.ended(batch)
-    assert ended.status == "completed", f"{ended!r}\n{service.log(batch)}"
-    [found] = service.records.page(TaskResult, "acme")
-    assert found.result["output"] == {"variables": [], "ports": [], "token": False, "key": True}
-    kept = [path for path in cluster.folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
-    assert kept == []
 
 
 def unable_to_end(_stop: threading.Event) -> None:

@@ -13,20 +13,26 @@ from pathlib import Path
 from random import Random
 
 from evolverpc_common.network_addresses import free_port
-from gepa_service.model.work import Work
-from tests.gepa_service.platform import MASTER, processes_of
+from gepa_service.cli.arguments import LOCAL
+from tests.gepa_service.engines.ray_cluster import RayCluster
+from tests.gepa_service.platform import MASTER, working_in
 from tests.support.processes import command_of
 
 ROOT = Path(__file__).parents[3]
 PROCESSES = {"job process": b"gepa_service.jobs.process_main", "driver": b"gepa_client.run.driver_main"}
-"""What of a job can be killed, and what is in its command."""
+"""Processes of a work that are killed, each with a part of its command."""
 
 DISPATCHERS = 2
+AT_ONCE = 4
+"""Attempts of each lane, and on a node."""
 
 
 @dataclass
 class Processes:
-    """An API and two dispatchers, of which one works. `reached_at`: the port by which jobs reach the API."""
+    """An API and two dispatchers, of which one works. `reached_at`: the port by which works reach the API.
+
+    `cluster`: where attempts run, of two nodes besides its head; None: beside their dispatcher.
+    """
 
     folder: Path
     records: str
@@ -34,6 +40,7 @@ class Processes:
     sandbox: str = "process"
     port: int = field(default_factory=free_port)
     reached_at: int | None = None
+    cluster: RayCluster | None = None
     _running: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
     def __enter__(self) -> "Processes":
@@ -58,9 +65,10 @@ class Processes:
             ["--port", str(self.port)]
             if name == "api"
             else [
-                *("--api", f"http://127.0.0.1:{self.reached_at or self.port}", "--jobs", "4"),
+                *("--api", f"http://127.0.0.1:{self.reached_at or self.port}", "--jobs", str(AT_ONCE)),
                 *("--folder", str(self.folder / name.replace(" ", "-")), "--sandbox", self.sandbox, "--allow-local"),
                 *("--allow-network", "127.0.0.0/8"),
+                *("--engine", LOCAL if self.cluster is None else self.cluster.address),
             ]
         )
         databases = ["--database", self.records, "--journals", self.journals]
@@ -72,7 +80,11 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "GEPA_SERVICE_MASTER_KEY_FILE": str(self.folder / "key")},
+                env={
+                    **os.environ,
+                    **({} if self.cluster is None else self.cluster.variables),
+                    "GEPA_SERVICE_MASTER_KEY_FILE": str(self.folder / "key"),
+                },
             )
 
     @property
@@ -95,9 +107,9 @@ class Processes:
             self.start(name)
         return len(ended)
 
-    def kill_of_job(self, victim: str, random: Random, jobs: list[Work]) -> bool:
+    def kill_of_work(self, victim: str, random: Random) -> bool:
         """Kill one of `PROCESSES` by SIGKILL, which its attempt notices; return whether there was one."""
-        found = victims(victim, jobs)
+        found = self.victims(victim)
         if not found:
             return False
         with contextlib.suppress(ProcessLookupError):
@@ -105,15 +117,26 @@ class Processes:
             return True
         return False
 
+    def lose_node(self, random: Random) -> bool:
+        """Lose a node on which a work runs, and add another; return whether there was one."""
+        assert self.cluster is not None
+        pids = {pid for victim in self.victims("job process") for pid in lineage_of(victim)}
+        nodes = sorted({node for pid in pids if (node := self.cluster.node_of(pid)) is not None})
+        if not nodes:
+            return False
+        node = random.choice(nodes)
+        self.cluster.lose(node)
+        self.cluster.node(node)
+        return True
+
+    def victims(self, victim: str) -> list[int]:
+        """The processes of `PROCESSES`, those in containers too, which have another folder."""
+        own = set(working_in(f"{self.folder}/dispatcher-"))
+        present = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+        return [pid for pid in present if PROCESSES[victim] in command_of(pid) and own & lineage_of(pid)]
+
     def logs(self) -> str:
         return "\n".join(f"--- {path.name}\n{path.read_text()[-1500:]}" for path in sorted(self.folder.glob("*.log")))
-
-
-def victims(victim: str, jobs: list[Work]) -> list[int]:
-    """The processes of `PROCESSES` that work for these jobs, those in containers too, which have another folder."""
-    own = {pid for job in jobs for pid in processes_of(job)}
-    present = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
-    return [pid for pid in present if PROCESSES[victim] in command_of(pid) and own & lineage_of(pid)]
 
 
 def lineage_of(pid: int) -> set[int]:
