@@ -133,6 +133,8 @@ class EvaluateJob(CallJob):
     def _serialized(self, result: ResultDict) -> orjson.Fragment:
         """Serialize the result, or a failure if it is too large; null once all together are too large."""
         written = wire.write_to_keep(result)
+        if len(written) > self._max_result_bytes and result["status"] not in ("ok", "rollout"):
+            written = wire.write_to_keep({**result, "output": None})  # the failure matters more
         if len(written) > self._max_result_bytes:
             written = wire.write(_without_output(result, self._max_result_bytes))
         self._bytes += len(written)

@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 from . import json_values, results, spans
 from .calls import ExampleCalls
-from .errors import Cancelled, InvalidResult, ModelUnavailable, ProgramProblem
+from .errors import Cancelled, InvalidResult, ProgramProblem
 from .model_apis import sum_usage
 from .program_loading import Config, seed_from
 from .stdio_server import Executor
@@ -173,8 +173,7 @@ class FunctionProgram:
             raise
         except BaseException as problem:  # noqa: BLE001  # user code may raise anything; it is this example's result
             outcome = results.failed(problem, calls, limit_s)
-            if issubclass(type(problem), ModelUnavailable):
-                outcome["output"] = json_values.json_or_repr(example_run.output)
+            outcome["output"] = json_values.json_or_repr(example_run.output)
         seconds = monotonic() - started
         example_run.trace.end()
         outcome["usage"] = sum_usage(example_run.usage, example_run.scoring_usage) or calls.usage

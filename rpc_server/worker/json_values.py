@@ -126,7 +126,11 @@ def json_or_repr(output: Any) -> Any:
     try:
         to_text(output, "output")
     except NotJsonError:
-        return {"type": dotted(type(output)), "repr": repr(output)[:_MAX_SHOWN]}
+        try:
+            shown = repr(output)[:_MAX_SHOWN]
+        except Exception as error:  # noqa: BLE001  # it is the program's code
+            shown = "its __repr__ raised %s" % dotted(type(error))
+        return {"type": dotted(type(output)), "repr": shown}
     return output
 
 

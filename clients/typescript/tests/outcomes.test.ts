@@ -74,7 +74,8 @@ describe("a score", () => {
   ])("that is %s is the program's error", async (_, score) => {
     const program = programOf({ score: (data) => (data === "odd" ? (score as never) : 1) });
     const [result, neighbour] = await evaluate(await served(program), ["odd", "even"]);
-    expect(result).toMatchObject({ status: "program_error", score: null, error: { type: "invalid_result" } });
+    const error = { type: "invalid_result" };
+    expect(result).toMatchObject({ status: "program_error", score: null, output: "odd", error });
     expect(neighbour.status).toBe("ok");
   });
 });

@@ -32,7 +32,7 @@ async def test_a_program_that_runs_and_scores_reports_the_sum_of_both_usages(ope
     async with opened("metered.py") as running:
         for output, status in (("good", "ok"), ("bad", "program_error")):
             result = await running.one({"output": output})
-            assert result["status"] == status
+            assert (result["status"], result["output"]) == (status, output)
             assert result["usage"] == {"calls": 3, "input_tokens": 10, "cost_usd": 0.25}
         (scored,) = await running.score(({}, "good"))
         assert scored["usage"] == {"calls": 1, "cost_usd": 0.25}

@@ -54,6 +54,8 @@ export function readScore(given: unknown): ReadScore {
 /** What is reported of an attempt, whether it succeeded or failed. */
 export interface Attempt {
   seconds: number;
+  /** What the program returned, if it did. */
+  output?: JsonValue;
   usage?: unknown;
   trajectory?: JsonValue | undefined;
   /** What is known of its calls over the network. */
@@ -72,9 +74,9 @@ export function failedResult(error: unknown, attempt: Attempt): ExampleResult {
 }
 
 /** The result of an example whose program returned an output although its last call of a model failed. */
-export function withoutModelResult(call: Call, output: JsonValue, attempt: Attempt): ExampleResult {
+export function withoutModelResult(call: Call, attempt: Attempt): ExampleResult {
   const message = `the last call of a model failed: ${call}; the option trustResults takes what the program returned`;
-  return { ...unscored("infra_error", { type: "model_unavailable", message: wellFormed(message) }, attempt), output };
+  return unscored("infra_error", { type: "model_unavailable", message: wellFormed(message) }, attempt);
 }
 
 /** The result of an example that threw, was cancelled, or ran past its deadline. */
@@ -97,7 +99,7 @@ export function cancelledResult({ trajectory: _, ...attempt }: Attempt): Example
 }
 
 function unscored(status: ExampleResult["status"], error: ExampleError, attempt: Attempt): ExampleResult {
-  return { status, score: null, output: null, error, ...extras(attempt) };
+  return { status, score: null, output: attempt.output ?? null, error, ...extras(attempt) };
 }
 
 /** The optional parts of a result. */
@@ -124,11 +126,11 @@ function readUsage(noted: unknown): Usage | undefined {
 }
 
 /** The result of an example that finished; a `rollout` if it has no score. */
-export function finishedResult(output: JsonValue, score: ReadScore | undefined, attempt: Attempt): ExampleResult {
+export function finishedResult(score: ReadScore | undefined, attempt: Attempt): ExampleResult {
   return {
     status: score === undefined ? "rollout" : "ok",
     ...(score ?? { score: null }),
-    output,
+    output: attempt.output ?? null,
     ...extras(attempt),
   };
 }
@@ -137,6 +139,8 @@ export function finishedResult(output: JsonValue, score: ReadScore | undefined, 
 export function withinBytes(result: ExampleResult, most: number): ExampleResult {
   const whole = bytesOfJson(result, most);
   if (whole <= most) return result;
+  const failure = { ...result, output: null };
+  if (result.status !== "ok" && result.status !== "rollout" && bytesOfJson(failure, most) <= most) return failure;
   const output = bytesOfJson(result.output, most);
   const size = output > most ? output : whole;
   const error = { type: "output_too_large", message: `output of ${size} bytes, more than ${most} accepted` };

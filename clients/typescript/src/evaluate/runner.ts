@@ -127,7 +127,7 @@ export class Runner {
         const trajectory = this.program.readsTrajectory ? inlineTrajectory(result) : undefined;
         const given = await this.program.score?.(row, unpacked(result.output), { signal, usage, trajectory });
         const score = readScore(given);
-        return [this.#withoutModel(null, soFar()) ?? finishedResult(null, score, soFar())];
+        return [this.#withoutModel(soFar()) ?? finishedResult(score, soFar())];
       };
       return { work, soFar };
     };
@@ -189,7 +189,13 @@ export class Runner {
         measured = joined(measured, more);
       };
       const stated = (): Usage => (Object.keys(usage).length > 0 ? usage : (measured ?? usage));
-      const attempt = () => ({ seconds: calls.seconds, usage: summed(spent, summed(stated(), scoring)), calls });
+      let taken: JsonValue = null;
+      const attempt = () => ({
+        seconds: calls.seconds,
+        output: taken,
+        usage: summed(spent, summed(stated(), scoring)),
+        calls,
+      });
       const { readsTrajectory = false } = program;
       const recorder = captureTraces || readsTrajectory ? new TrajectoryRecorder(candidate, this.#notices) : undefined;
       const { step = unrecordedStep } = recorder ?? {};
@@ -199,15 +205,14 @@ export class Runner {
         const run = () => program.run(data, { ...candidate }, context);
         const output = await runExample(recorder, onUsage, run);
         const steps = recorder?.end(true) ?? [];
-        const taken = toExactJson(output, "output");
-        const unanswered = this.#withoutModel(taken, attempt());
+        taken = toExactJson(output, "output");
+        const unanswered = this.#withoutModel(attempt());
         if (unanswered !== undefined) return [unanswered];
         const seen = readsTrajectory ? trajectoryOf(steps, trace) : undefined;
         const judging: ScoreContext = { signal, usage: scoring, trajectory: structuredClone(seen) };
         const score = program.score && readScore(await program.score(data, output, judging));
         const trajectory = captureTraces ? trajectoryOf(steps, trace) : undefined;
-        const result =
-          this.#withoutModel(taken, attempt()) ?? finishedResult(taken, score, { ...attempt(), trajectory });
+        const result = this.#withoutModel(attempt()) ?? finishedResult(score, { ...attempt(), trajectory });
         this.#checkFeedback(result, candidate);
         return [result];
       };
@@ -227,7 +232,7 @@ export class Runner {
           const found = readBatchResult(given, attempt, captureTraces);
           const isTaken = found.status === "ok" || found.status === "rollout";
           const output = (found.output ?? null) as JsonValue;
-          const result = (isTaken ? this.#withoutModel(output, attempt) : undefined) ?? found;
+          const result = (isTaken ? this.#withoutModel({ ...attempt, output }) : undefined) ?? found;
           this.#checkFeedback(result, candidate);
           return result;
         } catch (error) {
@@ -250,10 +255,10 @@ export class Runner {
   }
 
   /** The result of an example whose last call of a model failed; undefined if none did, or if results are taken all the same. */
-  #withoutModel(output: JsonValue, attempt: Attempt): ExampleResult | undefined {
+  #withoutModel(attempt: Attempt): ExampleResult | undefined {
     const { openModelCall } = attempt.calls;
     if (this.rules.trustResults || openModelCall === undefined) return undefined;
-    return withoutModelResult(openModelCall, output, attempt);
+    return withoutModelResult(openModelCall, attempt);
   }
 
   /** Let timers and connections run if programs that never wait have blocked them. */
