@@ -3,12 +3,14 @@
 import asyncio
 import functools
 import secrets
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gepa_client.journal.store import Store, open_store
 from gepa_service.auth.job_tokens import JobTokens
+from gepa_service.auth.oidc import OidcIssuer
 from gepa_service.auth.permissions import Principal
 from gepa_service.auth.sessions import Sessions
 from gepa_service.model.program_version import Repository
@@ -18,6 +20,9 @@ from gepa_service.repositories.github_installations import GitHub
 from gepa_service.repositories.repository_access import RepositoryPolicy, allowed_repository, fetch, git_configuration
 from gepa_service.secrets.vault import Vault
 from sandbox_runtime.source.remote_git import Credentials
+
+MOST_SIGN_INS = 8
+"""A part of the threads that answer requests: an issuer that is slow may not hold all."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ class Service:
     `repositories`: which may be connected. `github`: None if the service has no GitHub App. `webhook_key`: from which
     the secret of each webhook is derived. `vault`: None if the service has no master key, and so keeps no secrets.
     `sessions`: of the page; by default they end with this process. `issuers`: the OIDC issuers whose tokens it accepts.
+    `sign_ins`: how many threads may ask issuers for people who sign in.
     `job_tokens`, `revealed`: the tokens and a tenant's secrets for attempts.
     """
 
@@ -58,7 +64,8 @@ class Service:
     webhook_key: bytes = field(default=b"", repr=False)
     vault: Vault | None = None
     sessions: Sessions = field(default_factory=lambda: Sessions(secrets.token_bytes(32)), repr=False)
-    issuers: tuple[str, ...] = ()
+    issuers: tuple[OidcIssuer, ...] = ()
+    sign_ins: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_SIGN_INS))
     revealed: Callable[[str], Revealed] = field(default=lambda _tenant: Revealed(), repr=False)
 
     @functools.cached_property

@@ -13,13 +13,13 @@ from starlette.routing import BaseRoute, Route
 
 from gepa_service.api.problems import Problem
 from gepa_service.auth.keys import actor_name
-from gepa_service.auth.permissions import Permission, Principal
-from gepa_service.auth.sessions import LIFETIME_S, SignedIn
+from gepa_service.auth.permissions import PERMISSIONS, Permission, Principal
+from gepa_service.auth.sessions import AnyCookie, Cookie, SignedIn
 from gepa_service.records import TenantRecords
 from gepa_service.service import Service
 
-PLAIN, SECURE = "gepa_session", "__Host-gepa_session"
-"""Names of the cookie of a session over HTTP and HTTPS; browsers accept the second only from this host, by HTTPS."""
+HOST_PREFIX = "__Host-"
+"""The prefix of cookies' names over HTTPS: browsers accept such a cookie only from this host."""
 
 READS = ("GET", "HEAD")
 DEFAULT_PORTS = {"https": ":443", "http": ":80"}
@@ -89,12 +89,10 @@ def signed_in(request: Request) -> SignedIn | None:
     `SameSite=Strict` keeps the cookie from requests of other sites; in those of another origin of the same site, such
     as another port of this machine, it does not count either.
     """
-    service = service_of(request)
-    cookie = request.cookies.get(_name(service))
     is_certain = request.method in READS or "origin" in request.headers
-    if cookie is None or not is_certain or is_foreign(request):
+    if not is_certain or is_foreign(request):
         return None
-    return service.sessions.open(cookie)
+    return in_cookie(request, SignedIn)
 
 
 def is_foreign(request: Request) -> bool:
@@ -105,23 +103,30 @@ def is_foreign(request: Request) -> bool:
     return origin is not None and origin.lower() not in _origins(request)
 
 
-def set_cookie(response: Response, request: Request, who: SignedIn) -> None:
-    """Have the browser keep the session."""
+def in_cookie(request: Request, type_: type[Cookie]) -> Cookie | None:
+    """Return what the cookie of this type holds; None without a valid one."""
+    service = service_of(request)
+    cookie = request.cookies.get(_name(service, type_))
+    return None if cookie is None else service.sessions.open(type_, cookie)
+
+
+def set_cookie(response: Response, request: Request, content: AnyCookie) -> None:
+    """Set the cookie of a session, or of a sign-in that has begun."""
     service = service_of(request)
     response.set_cookie(
-        _name(service),
-        service.sessions.seal(who),
-        max_age=LIFETIME_S,
+        _name(service, type(content)),
+        service.sessions.seal(content),
+        max_age=content.LIFETIME_S,
         secure=_is_secure(service),
         httponly=True,
-        samesite="strict",
+        samesite=content.SAME_SITE,
     )
 
 
-def delete_cookie(response: Response, request: Request) -> None:
-    """Have the browser forget the session."""
+def delete_cookie(response: Response, request: Request, type_: type[AnyCookie]) -> None:
+    """Delete the browser's cookie of this type."""
     service = service_of(request)
-    response.delete_cookie(_name(service), secure=_is_secure(service), httponly=True, samesite="strict")
+    response.delete_cookie(_name(service, type_), secure=_is_secure(service), httponly=True, samesite=type_.SAME_SITE)
 
 
 def _origins(request: Request) -> set[str]:
@@ -135,8 +140,8 @@ def _origins(request: Request) -> set[str]:
     return found
 
 
-def _name(service: Service) -> str:
-    return SECURE if _is_secure(service) else PLAIN
+def _name(service: Service, type_: type[AnyCookie]) -> str:
+    return HOST_PREFIX + type_.NAME if _is_secure(service) else type_.NAME
 
 
 def _is_secure(service: Service) -> bool:
@@ -166,11 +171,9 @@ def requires(permission: Permission) -> Any:
         if caller is None:
             raise not_authenticated()
         if not caller.may(permission):
+            roles = " or ".join(role for role, permitted in PERMISSIONS.items() if permission in permitted)
             raise Problem(
-                403,
-                "forbidden",
-                "Not permitted",
-                f"this needs the permission {permission.value}, which the role {caller.role} lacks",
+                403, "forbidden", "Not permitted", f"the request needs the role {roles}; yours is {caller.role}"
             )
         records = TenantRecords(service.records, caller.tenant)
         return TenantCaller(caller.tenant, caller.role, caller.actor, caller.job_id, caller.attempt, records=records)

@@ -7,7 +7,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -32,16 +32,17 @@ FAILED_PAUSE_S = 5.0
 TIMEOUT_S = 5.0
 LARGEST_ANSWER = 1 << 20
 LONGEST_SUBJECT = 255
+LONGEST_REASON = 300
 SMALLEST_RSA_BITS = 2048
 
 
 class IssuerUnavailable(Exception):
-    """An issuer's keys cannot be read now, so that its tokens cannot be checked; trying later can help."""
+    """An issuer cannot be asked now for its keys or addresses; trying later can help."""
 
 
 @dataclass(frozen=True)
 class OidcIssuer:
-    """An issuer whose tokens are accepted. `audience`: the service's client id there.
+    """An issuer whose tokens are accepted. `audience`: the service's client id there; `secret`: the client's, if any.
 
     Raises:
         ValueError: the URL is neither https nor on this machine, or there is no audience.
@@ -49,9 +50,11 @@ class OidcIssuer:
 
     issuer: str
     audience: str
+    secret: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        _require_safe(self.issuer)
+        if not _is_safe(self.issuer):
+            raise ValueError(f"{self.issuer} is not the https URL of an OIDC issuer")
         if not self.audience:
             raise ValueError(f"the OIDC issuer {self.issuer} needs an audience: the service's client id there")
 
@@ -132,7 +135,7 @@ class _IssuerKeys:
                 raise IssuerUnavailable(f"the OIDC issuer {self._issuer} is being asked for its keys")
             found = self._chosen(key_id, algorithm)
         if self._failure is not None and (found is None or self._age_s(present) >= STALE_S):
-            raise IssuerUnavailable(f"the OIDC issuer {self._issuer} cannot be asked for its keys: {self._failure}")
+            raise IssuerUnavailable(f"the OIDC issuer {self._issuer} cannot be asked for its keys ({self._failure})")
         return found
 
     def _age_s(self, present: float) -> float:
@@ -146,16 +149,9 @@ class _IssuerKeys:
 
     def _read(self, present: float) -> None:
         try:
-            with httpx.Client(timeout=TIMEOUT_S, trust_env=False) as client:
-                address = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
-                found = _fetched(client, address)
-                if found.get("issuer") != self._issuer:
-                    raise ValueError(f"{address} describes another issuer")
-                place = str(found.get("jwks_uri"))
-                _require_safe(place)
-                listed = _fetched(client, place).get("keys")
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            self._failure = str(error) or type(error).__name__
+            listed = fetched(address_of(self._issuer, "jwks_uri")).get("keys")
+        except IssuerUnavailable as error:
+            self._failure = str(error)
             self._next_at = present + FAILED_PAUSE_S
             return
         keys = [_key_of(each) for each in listed] if isinstance(listed, list) else []
@@ -178,23 +174,44 @@ def _key_of(described: Any) -> jwt.PyJWK | None:
     return None if key.key_type == "RSA" and key.key.key_size < SMALLEST_RSA_BITS else key
 
 
-def _fetched(client: httpx.Client, address: str) -> dict[str, Any]:
-    """Return the JSON object at an address. Raises `httpx.HTTPError`, or `ValueError` for any other answer."""
-    with client.stream("GET", address) as response:
-        response.raise_for_status()
-        data = b""
-        for chunk in response.iter_bytes():
-            data += chunk
-            if len(data) > LARGEST_ANSWER:
-                raise ValueError(f"{address} answers with more than {LARGEST_ANSWER} bytes")
-    found = httpx.Response(200, content=data).json()
+def address_of(issuer: str, name: str) -> str:
+    """Return an address that an issuer's description names. Blocks. Raises `IssuerUnavailable`."""
+    address = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+    found = fetched(address)
+    if found.get("issuer") != issuer:
+        raise IssuerUnavailable(f"{address} describes another issuer")
+    place = found.get(name)
+    if not isinstance(place, str) or not _is_safe(place):
+        raise IssuerUnavailable(f"{address} has no https address as {name}")
+    return place
+
+
+def fetched(address: str, method: str = "GET", **request: Any) -> dict[str, Any]:
+    """Return the JSON object at an address. Blocks. Raises `IssuerUnavailable` for any other answer."""
+    try:
+        with (
+            httpx.Client(timeout=TIMEOUT_S) as client,
+            client.stream(method, address, **request) as response,
+        ):
+            data = b""
+            for chunk in response.iter_bytes():
+                data += chunk
+                if len(data) > LARGEST_ANSWER:
+                    raise IssuerUnavailable(f"{address} answers with more than {LARGEST_ANSWER} bytes")
+        answer = httpx.Response(response.status_code, content=data)
+        if not answer.is_success:
+            raise IssuerUnavailable(f"{address} answers {answer.status_code}: {answer.text[:LONGEST_REASON]}")
+        found = answer.json()
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        raise IssuerUnavailable(f"{address}: {error or type(error).__name__}") from None
     if not isinstance(found, dict):
-        raise ValueError(f"{address} answers with no JSON object")
+        raise IssuerUnavailable(f"{address} answers with no JSON object")
     return found
 
 
-def _require_safe(url: str) -> None:
-    parts = urllib.parse.urlsplit(url)
-    safe = parts.scheme == "https" and parts.hostname
-    if not safe and not (parts.scheme == "http" and is_loopback(parts.hostname)):
-        raise ValueError(f"{url} is not the https URL of an OIDC issuer")
+def _is_safe(url: str) -> bool:
+    try:
+        parts = urllib.parse.urlsplit(url)
+    except ValueError:
+        return False
+    return bool(parts.scheme == "https" and parts.hostname) or (parts.scheme == "http" and is_loopback(parts.hostname))

@@ -104,7 +104,12 @@ KeepDays = Annotated[
 ]
 Oidc = Annotated[
     list[str] | None,
-    typer.Option("--oidc", metavar="'ISSUER AUDIENCE'", help="An OIDC issuer whose tokens are accepted; repeatable."),
+    typer.Option(
+        "--oidc",
+        metavar="'ISSUER AUDIENCE [VARIABLE]'",
+        help="An OIDC issuer where people sign in, and whose tokens are accepted; repeatable. VARIABLE names an"
+        " environment variable with the client's secret.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 TenantName = Annotated[str, typer.Argument(metavar="TENANT", help="Its id, or its name if no other has it.")]

@@ -75,14 +75,20 @@ def github_app(described: Mapping[str, Any], key: str, state_key: bytes, where: 
 
 
 def parse_issuers(texts: Sequence[str]) -> list[OidcIssuer]:
-    """Return the OIDC issuers, each given as `ISSUER AUDIENCE`. Raises `ConfigurationError`."""
+    """Return the OIDC issuers, each given as `--oidc` has it. Raises `ConfigurationError`."""
     found = []
     for text in texts:
-        issuer, _, audience = text.partition(" ")
+        issuer, audience, variable, *more = (*text.split(), "", "", "")
         try:
-            found.append(OidcIssuer(issuer, audience.strip()))
+            if any(more):
+                raise ValueError("it has more than three words")
+            if variable and not os.environ.get(variable):
+                raise ValueError("its third word names no variable that is set")
+            found.append(OidcIssuer(issuer, audience, os.environ[variable] if variable else None))
         except ValueError as error:
-            raise ConfigurationError(f"--oidc '{text}': {error}; give 'ISSUER AUDIENCE'") from None
+            raise ConfigurationError(
+                f"--oidc '{issuer} {audience}': {error}; give 'ISSUER AUDIENCE [VARIABLE]'"
+            ) from None
     return found
 
 
@@ -127,7 +133,7 @@ def opened_service(
             webhook_key=present.derived("webhooks"),
             vault=vault,
             sessions=Sessions(present.derived("sessions")),
-            issuers=tuple(each.issuer for each in issuers),
+            issuers=tuple(issuers),
             job_tokens=tokens,
             revealed=partial(revealed, vault),
         )

@@ -7,6 +7,7 @@ from gepa_service.api.routes import (
     health,
     job_events,
     jobs,
+    oidc_sign_in,
     page,
     processes,
     programs,
@@ -18,6 +19,7 @@ from gepa_service.api.routes import (
 
 ROUTERS: tuple[APIRouter, ...] = (
     page.router,
+    oidc_sign_in.router,
     health.router,
     repositories.router,
     github.router,

@@ -68,7 +68,7 @@ class SessionView(BaseModel):
 
 
 class SignInWays(BaseModel):
-    """What a person signs in with besides API keys: tokens of these OIDC issuers."""
+    """How a person signs in besides with an API key: at these OIDC issuers, or with their tokens."""
 
     issuers: list[str]
 
@@ -95,13 +95,13 @@ def session(caller: Reader, service: Parts) -> SessionView:
 @router.delete("/session", status_code=204)
 async def sign_out(request: Request, response: Response) -> None:
     """Sign the browser out. The key stays valid."""
-    delete_cookie(response, request)
+    delete_cookie(response, request, SignedIn)
 
 
 @router.get("/session/ways")
 async def sign_in_ways(service: Parts) -> SignInWays:
-    """Return what people sign in with besides API keys."""
-    return SignInWays(issuers=list(service.issuers))
+    """Return the OIDC issuers of the service."""
+    return SignInWays(issuers=[each.issuer for each in service.issuers])
 
 
 def _view(service: Service, caller: Principal) -> SessionView:

@@ -76,19 +76,22 @@ async def test_a_repository_whose_version_is_active_is_deleted_by_force_alone_wi
     version = Program(
         tenant="acme", id=new_id("program"), line="l", job_id="j", client_id=repository.id, repo_url="r", texts={}
     )
-    records.insert(repository)
-    records.insert(version)
+    earlier = version.model_copy(update={"id": new_id("program"), "client_id": None})
+    for record in (repository, version, earlier):
+        records.insert(record)
     running = job(records, "running", client_id=repository.id)
     path = f"/repositories/{repository.id}"
     assert "1 jobs, batches or steps" in (await call("editor", "DELETE", path)).json()["detail"]
     await call("editor", "POST", f"/job/{running.id}/cancel")
-    await call("editor", "POST", f"/program/{version.id}/promote", {"force": True, "reason": "a test"})
+    for each in (earlier, version):
+        await call("editor", "POST", f"/program/{each.id}/promote", {"force": True, "reason": "a test"})
     refused = await call("editor", "DELETE", path)
     assert (refused.status_code, f"version {version.id}" in refused.json()["detail"]) == (409, True)
     assert records.count(Work, "acme", {"client_id": repository.id}) == 1
     assert (await call("editor", "DELETE", f"{path}?force=true")).status_code == 204
-    for type_ in (Repository, Program, Promotion):
-        assert records.count(type_, "acme") == 0, type_
+    assert [each.id for each in records.every(Program, "acme")] == [earlier.id]
+    assert records.count(Repository, "acme") == records.count(Promotion, "acme", {"program_id": version.id}) == 0
+    assert (await call("editor", "GET", "/programs/active")).json()["items"] == [], "the earlier one was replaced"
     assert records.count(Work, "acme", {"client_id": repository.id}) == 0
 
 

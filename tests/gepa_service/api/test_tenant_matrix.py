@@ -96,6 +96,8 @@ def test_public_routes_are_these_alone() -> None:
         "POST /session",
         "DELETE /session",
         "GET /session/ways",
+        "GET /session/oidc",
+        "GET /session/oidc/callback/{place:path}",
         "GET /openapi.json",
         "GET /health",
         "GET /ready",

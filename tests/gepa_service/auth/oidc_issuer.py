@@ -1,5 +1,8 @@
-"""An OIDC issuer on loopback: discovery, keys that a test replaces, and tokens that it signs."""
+"""An OIDC issuer on loopback: discovery, keys that a test replaces, tokens that it signs, and sign-in of a browser."""
 
+import base64
+import hashlib
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +19,10 @@ AUDIENCE = "the-service"
 
 
 class OidcIssuer:
-    """`requests`: how many it got. `status`: of its answers."""
+    """`requests`: how many it got. `status`: of its answers.
+
+    `authorized`: what each code was asked for with. `nonce`: of tokens, in place of the one that was asked for.
+    """
 
     def __init__(self) -> None:
         self.url = ""
@@ -25,14 +31,36 @@ class OidcIssuer:
         self.keys: dict[str, Any] = {}
         self.extra: list[dict[str, Any]] = []
         self.named: str | None = None
+        self.secret = "the-secret-of-the-client"
+        self.authorized: dict[str, dict[str, str]] = {}
+        self.nonce: str | None = None
 
     async def answer(self, request: web.Request) -> web.Response:
         self.requests += 1
+        if request.path == "/authorize":
+            code = secrets.token_hex(8)
+            self.authorized[code] = asked = dict(request.query)
+            raise web.HTTPFound(f"{asked['redirect_uri']}?code={code}&state={asked['state']}")
+        if request.path == "/token":
+            return self.exchanged(request.headers.get("Authorization", ""), dict(await request.post()))
         found = {"/.well-known/openid-configuration": self.configuration, "/keys": self.key_set}[request.path]
         return web.json_response(found(), status=self.status)
 
     def configuration(self) -> dict[str, Any]:
-        return {"issuer": self.named or self.url, "jwks_uri": f"{self.url}/keys"}
+        places = {"jwks_uri": "keys", "authorization_endpoint": "authorize", "token_endpoint": "token"}
+        return {"issuer": self.named or self.url, **{name: f"{self.url}/{path}" for name, path in places.items()}}
+
+    def exchanged(self, authorization: str, form: dict[str, Any]) -> web.Response:
+        """Answer with a token if the client and the code are right; each code is taken once."""
+        asked = self.authorized.pop(form["code"], {})
+        digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+        challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+        pair = base64.b64encode(f"{AUDIENCE}:{self.secret}".encode()).decode()
+        wanted = {"code_challenge": challenge, "redirect_uri": form["redirect_uri"], "client_id": AUDIENCE}
+        if authorization != f"Basic {pair}" or wanted.items() - asked.items():
+            return web.json_response({"error": "invalid_grant"}, status=400)
+        name = next(iter(self.keys))
+        return web.json_response({"id_token": self.token(name, nonce=self.nonce or asked["nonce"])})
 
     def key_set(self) -> dict[str, Any]:
         kinds = {"RS256": jwt.algorithms.RSAAlgorithm, "ES256": jwt.algorithms.ECAlgorithm}

@@ -1,6 +1,6 @@
 """The cookies of sessions: sealed by one key, for a time."""
 
-from gepa_service.auth.sessions import LIFETIME_S, LONGEST_TOKEN, Sessions, SignedIn
+from gepa_service.auth.sessions import LONGEST_TOKEN, PendingSignIn, Sessions, SignedIn
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 WHO = SignedIn("grk_token", "acme")
@@ -11,17 +11,18 @@ def test_a_cookie_that_was_changed_or_sealed_elsewhere_is_not_opened() -> None:
     assert "token" not in cookie and cookie != Sessions(KEY).seal(WHO)
     changed = cookie[:40] + ("A" if cookie[40] != "A" else "B") + cookie[41:]
     for odd in (changed, Sessions(OTHER).seal(WHO), "", "x", "\ud800", "é" * 100, cookie[:-10]):
-        assert Sessions(KEY).open(odd) is None, odd
+        assert Sessions(KEY).open(SignedIn, odd) is None, odd
+    assert Sessions(KEY).open(PendingSignIn, cookie) is None
 
 
 def test_a_session_ends_after_its_time() -> None:
     now = [1_000_000.0]
     sessions = Sessions(KEY, lambda: now[0])
     cookie = sessions.seal(WHO)
-    now[0] += LIFETIME_S
-    assert sessions.open(cookie) == WHO
+    now[0] += SignedIn.LIFETIME_S
+    assert sessions.open(SignedIn, cookie) == WHO
     now[0] += 1
-    assert sessions.open(cookie) is None
+    assert sessions.open(SignedIn, cookie) is None
 
 
 def test_the_longest_token_fits_into_a_cookie() -> None:

@@ -1,4 +1,4 @@
-/** Sign in with an API key, or a token of an OIDC issuer. The service seals it in a cookie; the page keeps nothing. */
+/** Sign in at an OIDC issuer, or with an API key or a token of an issuer. The service seals it in a cookie; the page keeps nothing. */
 
 import { useLoaded } from "../loading";
 import { useAction } from "../parts/action";
@@ -24,6 +24,13 @@ export function SignIn({ reason, onSignedIn }: Props) {
           {reason}
         </p>
       )}
+      {issuers.map((issuer) => (
+        <p key={issuer}>
+          <a href={`/session/oidc?${new URLSearchParams({ issuer })}`}>
+            Sign in at <Inline text={issuer} />
+          </a>
+        </p>
+      ))}
       <Form
         {...action}
         submit="Sign in"
@@ -35,7 +42,7 @@ export function SignIn({ reason, onSignedIn }: Props) {
         <Field
           label={issuers.length > 0 ? "API key, or token of an issuer" : "API key"}
           name="token"
-          hint="It begins with grk_. Your browser keeps it for 12 hours, sealed, where no script can read it."
+          hint="A key begins with grk_. Your browser keeps it for 12 hours, sealed, where no script can read it."
           type="password"
           required
           autofocus
