@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 import socket
 import ssl
 import threading
@@ -23,6 +24,8 @@ from gepa_client.run.output_folder import LOG as RUN_LOG
 from gepa_service.engines.engine import EngineRefused
 from gepa_service.jobs.job_environment import Place, basic_environment, cache_of, folder_of
 from gepa_service.jobs.messages import (
+    OTLP_ENDPOINT,
+    OTLP_HEADERS,
     AttemptService,
     Begun,
     Ended,
@@ -170,7 +173,9 @@ class Attempt:
             own = {"program": work.program, "done": begun.done, "warm_mb": self._shared.warm_mb}
             return ProgramOrder(**common, what=work.what, **own)
         isolated = self._place.sandbox == "bubblewrap"
-        return OptimizeOrder(**common, api=self._place.api, token_file=self._token, isolated=isolated)
+        collector = {name: os.environ[name] for name in (OTLP_ENDPOINT, OTLP_HEADERS) if name in os.environ}
+        own = {"api": self._place.api, "token_file": self._token, "isolated": isolated, "collector": collector}
+        return OptimizeOrder(**common, **own)
 
     @property
     def _token(self) -> Path:

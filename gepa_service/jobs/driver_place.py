@@ -101,7 +101,8 @@ async def _here(order: OptimizeOrder, session: SandboxSession) -> AsyncIterator[
             front.listening(listener),
             fronted_sandboxes(order, session, front, shared) as sandboxes,
         ):
-            yield DriverPlace(_in_process(order, own_model_variables(gateway)), sandboxes, order.api)
+            variables = {**own_model_variables(gateway), **front.route_to_collector(order.collector)}
+            yield DriverPlace(_in_process(order, variables), sandboxes, order.api)
 
 
 @contextlib.asynccontextmanager
@@ -109,8 +110,9 @@ async def _isolated(order: OptimizeOrder, session: SandboxSession) -> AsyncItera
     """Start a container for the block, and in it the driver.
 
     It has no file of the machine but Python, and no network but three ports: by one it reaches the journal of its job
-    at the API and the servers of its job's sandboxes, by the others models through a gateway that adds the keys. The
-    container is one of `sandbox_runtime`: own namespaces, own user, limits, a filter of system calls.
+    at the API, the servers of its job's sandboxes and the operator's collector, by the others models through a gateway
+    that adds the keys. The container is one of `sandbox_runtime`: own namespaces, own user, limits, a filter of system
+    calls.
 
     Raises:
         SandboxError, OSError: it cannot be started.
@@ -134,6 +136,7 @@ async def _isolated(order: OptimizeOrder, session: SandboxSession) -> AsyncItera
         sandboxes = await stack.enter_async_context(fronted_sandboxes(order, session, front, shared))
         variables = {
             **access.env(MODELS_URL, None),
+            **front.route_to_collector(order.collector),
             "PATH": ":".join(SYSTEM_PATH),
             "HOME": HOME,
             "TMPDIR": TMP,
@@ -189,7 +192,7 @@ def own_model_variables(gateway: Gateway) -> Mapping[str, str]:
     return opened.env(opened.models_url or "", None)
 
 
-def _in_process(order: OptimizeOrder, models: Mapping[str, str]) -> LaunchDriver:
+def _in_process(order: OptimizeOrder, variables: Mapping[str, str]) -> LaunchDriver:
     def launch(hash_seed: str, log: IO[bytes], inherited: Sequence[int]) -> LaunchedDriver:
         own = {"PYTHONHASHSEED": hash_seed, TOKEN_FILE_VARIABLE: str(order.token_file)}
         process: LaunchedDriver = subprocess.Popen(  # noqa: S603  our own command
@@ -197,7 +200,7 @@ def _in_process(order: OptimizeOrder, models: Mapping[str, str]) -> LaunchDriver
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            env={**basic_environment(order.folder), **models, **own},
+            env={**basic_environment(order.folder), **variables, **own},
             cwd=order.folder,
             start_new_session=True,
             pass_fds=inherited,

@@ -1,4 +1,6 @@
-"""The one port by which a job's driver, and its sandboxes at Modal, reach what they may: servers, journal and models.
+"""The one port by which a job's driver, and its sandboxes at Modal, reach what they may: programs, journal, models.
+
+The driver on this machine reaches the operator's OpenTelemetry collector too, whose key the front adds.
 
 Paths begin with the name of a route. Each route leads to one server, which checks the tokens of its requests itself. A
 program may repeat a secret that it was given, so routes to programs replace secrets in answers: the driver never sees
@@ -7,10 +9,12 @@ one, and what it records, and what a replay gives it, is what it saw.
 
 import contextlib
 import re
+import secrets
 import socket
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 import aiohttp
 from aiohttp import web
@@ -22,7 +26,7 @@ from evolverpc_common.network_addresses import free_port
 from evolverpc_common.redaction import Secrets
 from gepa_client.transport.address import http_url
 from gepa_client.transport.http_transport import connector
-from gepa_service.jobs.messages import Front
+from gepa_service.jobs.messages import OTLP_ENDPOINT, OTLP_HEADERS, Front
 from sandbox_runtime import SandboxError
 
 PROGRAMS = "programs"
@@ -32,8 +36,14 @@ JOURNAL = "journal"
 """The route to the journal of the job."""
 
 JOURNAL_HEADERS = frozenset({"authorization", "content-type", "content-length"})
-JOURNAL_S = 120.0
-"""Seconds of one request of the journal."""
+EXPORT_HEADERS = ("Content-Type", "Content-Encoding")
+"""Headers of the driver that are forwarded to the collector."""
+
+MOST_EXPORTED = 8 << 20
+"""Bytes of one request to the collector."""
+
+LONGEST_S = 120.0
+"""Seconds of one request to the journal or the collector."""
 
 CONNECT_S = 30.0
 LARGEST_ANSWER = 64 << 20
@@ -47,9 +57,12 @@ OF_ONE_HOP = (
 
 @dataclass(frozen=True)
 class _Route:
+    """`only`: the paths that may be requested, by POST alone; None: all requests. `key`: headers for the collector."""
+
     target: str
     secrets: Secrets | None = None
-    journal: re.Pattern[str] | None = None
+    only: re.Pattern[str] | None = None
+    key: Mapping[str, str] | None = field(default=None, repr=False)
 
 
 class HttpFront:
@@ -73,8 +86,23 @@ class HttpFront:
 
         Of the driver's headers it passes `JOURNAL_HEADERS` on.
         """
-        self._routes[JOURNAL] = _Route(api, journal=re.compile(rf"job/{re.escape(job_id)}/journal/[a-z_]+"))
+        self._routes[JOURNAL] = _Route(api, only=re.compile(rf"job/{re.escape(job_id)}/journal/[a-z_]+"))
         return f"{self.url}/{JOURNAL}"
+
+    def route_to_collector(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """Add the route to the operator's collector; return the variables with which the driver finds it.
+
+        `variables`: as of `OptimizeOrder.collector`; without a collector none is returned. The front adds the headers:
+        they hold the operator's key, which the driver must not have. The name of the route is random, as the front adds
+        the key for everyone who knows it.
+        """
+        if not (target := variables.get(OTLP_ENDPOINT)):
+            return {}
+        pairs = (each.partition("=") for each in variables.get(OTLP_HEADERS, "").split(",") if "=" in each)
+        key = {unquote(name.strip()): unquote(value.strip()) for name, _, value in pairs}
+        name = f"collector-{secrets.token_hex(16)}"
+        self._routes[name] = _Route(target, only=re.compile(r"v1/(traces|logs)"), key=key)
+        return {OTLP_ENDPOINT: f"{self.url}/{name}"}
 
     @contextlib.asynccontextmanager
     async def listening(self, listener: socket.socket) -> AsyncIterator["HttpFront"]:
@@ -96,11 +124,11 @@ class HttpFront:
         route = self._routes.get(name)
         if route is None:
             raise web.HTTPNotFound(text="the path begins with the name of no route")
-        journal = route.journal
-        if journal is not None and (request.method != "POST" or journal.fullmatch(rest) is None):
+        only = route.only
+        if only is not None and (request.method != "POST" or only.fullmatch(rest) is None):
             raise web.HTTPForbidden(text="this request is not forwarded")
         if name not in self._clients:
-            timeout = aiohttp.ClientTimeout(total=None if journal is None else JOURNAL_S, sock_connect=CONNECT_S)
+            timeout = aiohttp.ClientTimeout(total=None if only is None else LONGEST_S, sock_connect=CONNECT_S)
             self._clients[name] = aiohttp.ClientSession(
                 connector=connector(route.target),
                 auto_decompress=False,
@@ -108,6 +136,8 @@ class HttpFront:
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         to = URL(f"{http_url(route.target).rstrip('/')}/{rest}", encoded=True)
+        if route.key is not None:
+            return await _exported(request, self._clients[name], to, route.key)
         return await _answered(request, self._clients[name], to, route)
 
 
@@ -142,7 +172,7 @@ async def _answered(request: web.Request, client: aiohttp.ClientSession, url: UR
         web.HTTPBadGateway: the server does not answer, or not in a form in which secrets can be replaced.
     """
     without = ("Host",) if route.secrets is None else ("Host", "Accept-Encoding")
-    only = None if route.journal is None else JOURNAL_HEADERS
+    only = None if route.only is None else JOURNAL_HEADERS
     reply: web.StreamResponse | None = None
     try:
         async with client.request(
@@ -167,6 +197,23 @@ async def _answered(request: web.Request, client: aiohttp.ClientSession, url: UR
         if request.transport is not None:
             request.transport.close()
         return reply
+
+
+async def _exported(
+    request: web.Request, client: aiohttp.ClientSession, url: URL, key: Mapping[str, str]
+) -> web.Response:
+    """Send what the driver exports to the collector; of its answer the status alone is passed on."""
+    size = request.content_length
+    if size is None or size > MOST_EXPORTED:
+        raise web.HTTPRequestEntityTooLarge(MOST_EXPORTED, size or -1)
+    headers = {name: request.headers[name] for name in EXPORT_HEADERS if name in request.headers}
+    try:
+        async with client.post(
+            url, data=await request.read(), headers={**headers, **key}, allow_redirects=False
+        ) as answer:
+            return web.Response(status=answer.status)
+    except (aiohttp.ClientError, TimeoutError, ConnectionError):
+        raise web.HTTPBadGateway(text="the collector does not answer") from None
 
 
 async def _redacted(answer: aiohttp.ClientResponse, secrets: Secrets) -> web.Response:

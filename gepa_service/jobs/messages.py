@@ -17,6 +17,9 @@ End = Literal["completed", "paused", "failed", "cancelled", "interrupted"]
 Stopped = Literal["service", "pause", "money"]
 """Why a process was asked to stop: its engine stops, the tenant paused it, or the month's money is spent."""
 
+OTLP_ENDPOINT, OTLP_HEADERS = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS"
+"""OpenTelemetry's variables: the address of a collector, and the headers of requests to it."""
+
 
 class Exchanged(BaseModel):
     """What one process sends to another."""
@@ -54,11 +57,13 @@ class OptimizeOrder(WorkOrder):
 
     `api`: the address of the service, where the journal is. `token_file`: holds the job's token, which the
     attempt renews. `isolated`: the optimizer runs in a container, else in a process with an environment of its own.
+    `collector`: `OTLP_ENDPOINT` and `OTLP_HEADERS` of the operator, if there are any.
     """
 
     api: str
     token_file: Path
     isolated: bool
+    collector: dict[str, str] = Field(default_factory=dict, repr=False)
 
 
 class ProgramOrder(WorkOrder):

@@ -22,12 +22,13 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
 class Collector(ThreadingHTTPServer):
-    """Keeps the spans and the events that are sent to it, by their names."""
+    """Keeps the spans and the events that are sent to it, by their names, and the keys of the requests."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Received)
         self.spans: list[Any] = []
         self.events: list[tuple[str, dict[str, Any], Any]] = []
+        self.keys: set[str | None] = set()
 
     def named(self, name: str) -> list[dict[str, Any]]:
         """The attributes of the events of this name."""
@@ -38,6 +39,7 @@ class Received(BaseHTTPRequestHandler):
     server: Collector
 
     def do_POST(self) -> None:
+        self.server.keys.add(self.headers.get("Authorization"))
         body = self.rfile.read(int(self.headers["Content-Length"]))
         body = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
         if self.path == "/v1/traces":

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from gepa_service.jobs.http_front import HttpFront, fronted
+from gepa_service.jobs.http_front import MOST_EXPORTED, HttpFront, fronted
 from gepa_service.jobs.messages import Front
 from sandbox_runtime import SandboxError
 from tests.support.web_hosts import web_host
@@ -90,3 +90,26 @@ def test_a_forwarded_port_that_another_process_took_ends_the_attempt_and_not_the
         front = Front(port=port, url="https://front.example")
         with pytest.raises(SandboxError, match=f"port {port}, .* is taken"), fronted(front):
             pass
+
+
+async def test_the_collector_gets_data_of_the_driver_with_the_key_of_the_operator_and_answers_by_a_status(
+    front: HttpFront,
+) -> None:
+    async def echo(request: web.Request) -> web.Response:
+        names = ("Authorization", "X-Api-Key", "Content-Encoding")
+        got.append((request.path, await request.text(), *(request.headers.get(name) for name in names)))
+        return web.Response(status=202, text=request.headers["X-Api-Key"])
+
+    got: list[tuple[str | None, ...]] = []
+    async with web_host(echo) as host, aiohttp.ClientSession(auto_decompress=False) as client:
+        named = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{host}/otlp", "OTEL_EXPORTER_OTLP_HEADERS": "X-Api-Key=k"}
+        [address] = front.route_to_collector(named).values()
+        headers = {"Authorization": "Bearer of-the-driver", "X-Api-Key": "its own", "Content-Encoding": "x"}
+        async with client.post(f"{address}/v1/logs", data=b"data", headers=headers) as answer:
+            assert (answer.status, await answer.text()) == (202, "")
+        assert got == [("/otlp/v1/logs", "data", None, "k", "x")]
+        refused = [("GET", "v1/logs", b""), ("POST", "v1/keys", b""), ("POST", "v1/logs", bytes(MOST_EXPORTED + 1))]
+        for method, path, data in refused:
+            async with client.request(method, f"{address}/{path}", data=data) as answer:
+                assert answer.status in (403, 413)
+        assert len(got) == 1
