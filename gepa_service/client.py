@@ -72,8 +72,13 @@ def operation(endpoint: Callable[..., Any], answer: Any = None) -> Callable[...,
     parts, type_ = list(route.param_convertors), answer or route.response_model
     ordered = [*parts, *(["body"] if route.body_field is not None else [])]
     named = [*_query_of(route), *([KEY] if verb in WRITES else [])]
+    is_optional = route.body_field is not None and not route.body_field.field_info.is_required()
+    defaults = {"body": None} if is_optional else {}
     signature = Signature(
-        [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ordered]
+        [
+            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=defaults.get(name, Parameter.empty))
+            for name in ordered
+        ]
         + [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in named]
     )
 
@@ -170,10 +175,11 @@ class ServiceClient:
     batches = operation(routes.rollouts.batches)
     batch = operation(routes.rollouts.batch)
     delete_batch = operation(routes.rollouts.delete_batch)
-    cancel_batch = operation(routes.rollouts.cancel)
+    cancel_batch = operation(routes.rollouts.cancel_batch)
     execute = operation(routes.rollouts.execute)
     steps = operation(routes.rollouts.steps)
     step = operation(routes.rollouts.step)
+    cancel_step = operation(routes.rollouts.cancel_step)
     delete_step = operation(routes.rollouts.delete_step)
     register = operation(routes.webhooks.register)
     webhooks = operation(routes.webhooks.webhooks)

@@ -3,7 +3,7 @@
 import importlib.util
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from evolverpc_common.installation import installed_version
@@ -47,16 +47,17 @@ def opened_dispatcher(
         path.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     # at Modal each sandbox costs money, and those of a process that was killed would run on
     keep_warm = keep_warm and place.sandbox != "modal"
-    with (
-        holder_in(place.folder) as holder,
-        SharedProcesses(place.folder, keep_warm=keep_warm) as shared,
-        DispatcherLease(service.records, holder, warm=lambda: shared.warm) as lease,
-        engine_of(engine, service, place, shared) as opened,
-    ):
-        yield Dispatcher(service.records, Queue(service.records, at_once), opened, lease)
+    with holder_in(place.folder) as holder, SharedProcesses(place.folder, keep_warm=keep_warm) as shared:
+        made = engine_of(engine, service, place, shared)
+
+        def figures() -> dict[str, int]:
+            return {"warm": shared.warm, "nodes": made.nodes}
+
+        with DispatcherLease(service.records, holder, figures=figures) as lease, made:
+            yield Dispatcher(service.records, Queue(service.records, at_once), made, lease)
 
 
-def engine_of(name: str, service: Service, place: Place, shared: SharedProcesses) -> AbstractContextManager[Engine]:
+def engine_of(name: str, service: Service, place: Place, shared: SharedProcesses) -> Engine:
     """Return the engine of a name, as of `opened_dispatcher`. `shared`: of attempts on this machine."""
     if name == LOCAL:
 

@@ -24,7 +24,19 @@ class Engine(Protocol):
 
     It may be late, or wrong, about an attempt: each write compares `attempts`, so that one that is thought dead writes
     nothing once the next one is placed. All methods return within seconds, and may raise `EngineUnavailable`.
+
+    Used in a `with` block, by one thread.
     """
+
+    @property
+    def nodes(self) -> int:
+        """The number of its nodes, as it last saw."""
+
+    def __enter__(self) -> Self:
+        """Open it. Raises `EngineRefused`."""
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
 
     def start(self, work: Work) -> str | None:
         """Start the attempt `work.attempts`; return what its record keeps as `call`, if the engine needs it."""
@@ -40,12 +52,13 @@ class Engine(Protocol):
 class LocalEngine:
     """Makes each attempt in a thread of this process, which starts a process for the work.
 
-    Used in a `with` block, by one thread. Its attempts end with this process, and are stopped at the block's end.
+    Its attempts end with this process, and are stopped at the end of the `with` block.
 
     `run`: makes an attempt, until the event is set.
     """
 
     run: Callable[[Work, threading.Event], None]
+    nodes: int = field(default=1, init=False)
     _attempts: dict[tuple[str, int], tuple[Work, threading.Event, threading.Thread]] = field(default_factory=dict)
 
     def __enter__(self) -> Self:

@@ -25,7 +25,7 @@ GRACE_S = 60.0
 
 
 class ModalEngine:
-    """Used in a `with` block, by one thread. Its attempts continue after the block.
+    """Its attempts continue after the `with` block.
 
     `arguments`: what the function is called with. Modal keeps them, so they hold no secret but a token.
     """
@@ -52,6 +52,11 @@ class ModalEngine:
 
     def __exit__(self, *_: object) -> None:
         """Leave its calls as they are."""
+
+    @property
+    def nodes(self) -> int:
+        """One for each call that runs or waits."""
+        return len(self._seen)
 
     def start(self, work: Work) -> str:
         with _reported("start an attempt"):

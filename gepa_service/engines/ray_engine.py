@@ -20,7 +20,7 @@ CPUS = 1
 
 
 class RayEngine:
-    """Used in a `with` block, by one thread. Its attempts continue after the block.
+    """Its attempts continue after the `with` block.
 
     `address`: as of `RayCaller`. `run`: a function of a module that each node has; the actor calls it with what
     `arguments` returns for the work, and an event that is set to stop it. Ray keeps the arguments, so they hold no
@@ -28,13 +28,14 @@ class RayEngine:
     """
 
     def __init__(self, address: str, run: Callable[..., None], arguments: Callable[[Work], tuple[Any, ...]]) -> None:
-        self._caller = RayCaller(address, {"names": _names, "start": _start, "stop": _stop})
+        self._caller = RayCaller(address, {"state": _state, "start": _start, "stop": _stop})
         self._run, self._arguments = run, arguments
+        self.nodes = 0
 
     def __enter__(self) -> Self:
         """Connect. Raises `EngineRefused`; a cluster that is away is connected to later."""
         with _translated():
-            self._caller.connect("names")
+            self._caller.connect("state")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -47,7 +48,7 @@ class RayEngine:
         self._call("stop", _name(work))
 
     def ended(self, running: Sequence[Work]) -> list[Work]:
-        names = set(self._call("names"))
+        names, self.nodes = self._call("state")
         return [work for work in running if _name(work) not in names]
 
     def _call(self, name: str, *arguments: Any) -> Any:
@@ -65,10 +66,12 @@ def _translated() -> Iterator[None]:
         raise EngineUnavailable(str(error)) from None
 
 
-def _names() -> list[str]:
-    from ray.util import list_named_actors
+def _state() -> tuple[set[str], int]:
+    """Return the names of the attempts that run or wait, and the number of live nodes."""
+    import ray
 
-    return [str(name) for name in list_named_actors()]
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    return {str(name) for name in ray.util.list_named_actors()}, sum(each["Alive"] for each in nodes)
 
 
 def _start(name: str, run: Callable[..., None], arguments: tuple[Any, ...]) -> None:

@@ -12,7 +12,7 @@ from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal.store import Store
 from gepa_service.jobs import control
 from gepa_service.jobs.job_environment import Place, cache_folder
-from gepa_service.jobs.promotions import is_active
+from gepa_service.jobs.promotions import PromotionRefused, is_active, withdraw
 from gepa_service.model.program_version import Delivery, Program, Promotion, Repository
 from gepa_service.model.tenant import TENANTS, ApiKey, AuditEntry, Member, Tenant
 from gepa_service.model.work import ENDED, NAMES, LogChunk, TaskResult, Work
@@ -46,8 +46,12 @@ def delete_work(records: RecordStore, journals: Store, work: Work) -> None:
     records.remove(Work, work.tenant, id_=work.id)
 
 
-def delete_repository(records: TenantRecords, journals: Store, repository: Repository, *, force: bool) -> None:
-    """Delete a repository with its work and its versions. `force`: also if one of them is active.
+def delete_repository(
+    records: TenantRecords, journals: Store, repository: Repository, actor: str, *, force: bool
+) -> None:
+    """Delete a repository with its work and its versions.
+
+    `force`: also if one of them is active; its line has no active version then.
 
     Raises `DeletionRefused`: work of it has not ended, or a version is active.
     """
@@ -60,11 +64,13 @@ def delete_repository(records: TenantRecords, journals: Store, repository: Repos
     active = [each.id for each in versions if is_active(records, each)]
     if active and not force:
         raise DeletionRefused(
-            f"the version {active[0]} of the repository is active: delete it with `force` all the same"
+            f"the version {active[0]} of the repository is active: delete it all the same with ?force=true"
         )
     for work in store.every(Work, records.tenant, own):
         delete_work(store, journals, work)
     for version in versions:
+        with contextlib.suppress(PromotionRefused):  # it is not the active one
+            withdraw(records, version, actor)
         store.remove(Promotion, records.tenant, {"program_id": version.id})
         store.remove(Delivery, records.tenant, id_=version.id)
         store.remove(Program, records.tenant, id_=version.id)

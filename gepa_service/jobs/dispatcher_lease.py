@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -26,20 +26,21 @@ _log = logging.getLogger(__name__)
 class LeaseRecord(Record):
     """Which process dispatches work, None for none. Each renewal writes it, so that its `version` rises.
 
-    `warm`: how many sandboxes of that process wait for a work.
+    `warm`: how many sandboxes of that process wait for a work. `nodes`: how many nodes its engine has.
     """
 
     kind: ClassVar[str] = "lease"
 
     holder: str | None
     warm: int = 0
+    nodes: int = 0
 
 
 class DispatcherLease:
     """Held, or awaited, while its `with` block runs.
 
     `holder`: a name that no other living process has. `clock`: monotonic, of this process.
-    `warm`: returns how many of its sandboxes wait for a work.
+    `figures`: returns `warm` and `nodes` of its record.
     """
 
     def __init__(
@@ -47,10 +48,10 @@ class DispatcherLease:
         records: RecordStore,
         holder: str,
         clock: Callable[[], float] = time.monotonic,
-        warm: Callable[[], int] = lambda: 0,
+        figures: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._records, self._holder, self._clock = records, holder, clock
-        self._warm = warm
+        self._figures = figures
         self._renewed = -math.inf
         self._seen: tuple[int, float] | None = None
         """The version that another holder wrote last, and since when it is known."""
@@ -68,7 +69,7 @@ class DispatcherLease:
         with contextlib.suppress(RecordError):  # it ends by itself
             found = self._records.get(LeaseRecord, TENANTS, ID)
             if found is not None and found.holder == self._holder:
-                self._records.replace(found.model_copy(update={"holder": None, "warm": 0}))
+                self._records.replace(found.model_copy(update={"holder": None, "warm": 0, "nodes": 0}))
 
     @property
     def is_held(self) -> bool:
@@ -84,7 +85,7 @@ class DispatcherLease:
                 if found is None:
                     self._records.insert(LeaseRecord(tenant=TENANTS, id=ID, holder=self._holder))
                 elif found.holder in (None, self._holder) or self._is_left(found, moment):
-                    self._records.replace(found.model_copy(update={"holder": self._holder, "warm": self._warm()}))
+                    self._records.replace(found.model_copy(update={"holder": self._holder, **self._figures()}))
                 else:
                     moment = -math.inf  # another process has it
                 self._renewed = moment

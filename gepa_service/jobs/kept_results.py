@@ -126,7 +126,6 @@ def progress_of(store: Store, run: StoredRun) -> JobProgress:
         seed_score=seed_score(store, run),
         best_score=best.get("score"),
         best_candidate=json.loads(json.dumps(texts)) if isinstance(texts, dict) else None,
-        cost_usd=counters.get("spent_usd"),
     )
 
 

@@ -40,7 +40,9 @@ def count_spending(records: RecordStore, work: Work, usd: float, unpriced: int) 
             return found  # a report that was late, or counted before
         sums = {"counted_usd": found.counted_usd + more, "counted_unpriced": found.counted_unpriced + unknown}
         owed = {"owed_usd": found.owed_usd + more, "owed_unpriced": found.owed_unpriced + unknown}
-        return found.model_copy(update={**sums, **owed, "cost_usd": found.cost_usd + more})
+        return found.model_copy(
+            update={**sums, **owed, "cost_usd": found.cost_usd + more, "unpriced": found.unpriced + unknown}
+        )
 
     work = changed(records, work, counted)
     owed_usd, owed_unpriced = work.owed_usd, work.owed_unpriced

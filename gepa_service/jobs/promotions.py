@@ -18,7 +18,7 @@ class PromotionRefused(Exception):
 
 
 def active_of(records: TenantRecords, line: str) -> Promotion | None:
-    """Return the last promotion of a line, which names its active version; None if none was promoted."""
+    """Return the last promotion of a line; its `program_id` is the active version. None: nothing was promoted."""
     found = records.page(Promotion, {"line": line}, limit=1, newest_first=True)
     return found[0] if found else None
 
@@ -30,10 +30,11 @@ def is_active(records: TenantRecords, program: Program) -> bool:
 
 
 def active_versions(records: TenantRecords, after: str | None) -> Iterator[Promotion]:
-    """Yield the last promotion of each line, of the lines that follow the one of the promotion `after`."""
+    """Yield the last promotion of each line that has an active version, after the line of the promotion `after`."""
     found = records.store.every(Promotion, records.tenant, after=after)
     for _, of_line in itertools.groupby(found, lambda each: each.line):
-        yield list(of_line)[-1]
+        if (last := list(of_line)[-1]).program_id is not None:
+            yield last
 
 
 def promotions_of(records: TenantRecords, *, program_id: str | None = None, line: str | None = None) -> list[Promotion]:
@@ -69,35 +70,51 @@ def promote(records: TenantRecords, program: Program, actor: str, reason: str | 
 
 
 def roll_back(records: TenantRecords, program: Program, actor: str) -> Promotion:
-    """Make the version before the active one active again.
+    """Make the version before the active one active again, or none if none was active before.
 
     Raises:
-        PromotionRefused: the version is not active, or none was active before it.
+        PromotionRefused: the version is not active.
     """
 
-    def chosen(active: Promotion | None) -> str:
+    def before() -> str | None:
+        return _before(promotions_of(records, line=program.line))
+
+    return _replaced(records, program, before, actor=actor, rolled_back=True)
+
+
+def withdraw(records: TenantRecords, program: Program, actor: str) -> None:
+    """Leave the line of the active version without one. Raises `PromotionRefused`: the version is not active."""
+    _replaced(records, program, lambda: None, actor=actor)
+
+
+def _replaced(
+    records: TenantRecords, program: Program, following: Callable[[], str | None], **fields: Any
+) -> Promotion:
+    """Add the promotion of what follows the active version. Raises `PromotionRefused`: the version is not active."""
+
+    def chosen(active: Promotion | None) -> str | None:
         if active is None or active.program_id != program.id:
             raise PromotionRefused("the version is not the active one")
-        before = _before(promotions_of(records, line=program.line))
-        if before is None:
-            raise PromotionRefused("no version was active before this one")
-        return before
+        return following()
 
-    return _added(records, program.line, chosen, actor=actor, rolled_back=True)
+    return _added(records, program.line, chosen, **fields)
 
 
 def _before(promotions: list[Promotion]) -> str | None:
     """Return the version that was active before the last promotion of a line; rollbacks take theirs back."""
-    active: list[str] = []
+    active: list[str | None] = []
     for each in promotions:
-        if each.rolled_back and active:
-            active.pop()
+        if each.rolled_back:
+            while active and active[-1] != each.program_id:
+                active.pop()
         elif not each.rolled_back:
             active.append(each.program_id)
     return active[-2] if len(active) > 1 else None
 
 
-def _added(records: TenantRecords, line: str, chosen: Callable[[Promotion | None], str], **fields: Any) -> Promotion:
+def _added(
+    records: TenantRecords, line: str, chosen: Callable[[Promotion | None], str | None], **fields: Any
+) -> Promotion:
     """Add the promotion of the version that `chosen` returns, given the last promotion of a line; return it.
 
     `chosen` is called again if another caller's promotion has the number by then.

@@ -124,14 +124,15 @@ class Promotion(Record):
     """One change of the active version of a line, which the last one names.
 
     `number`: how many came before it. `id`: follows from the line and the number, so that of two at once one is stored.
-    `forced`: the reason to promote a version that no certificate calls improved. `rolled_back`: it was a rollback.
+    `program_id`: None if no version is active after it. `forced`: the reason to promote a version that no
+    certificate calls improved. `rolled_back`: it was a rollback.
     """
 
     kind: ClassVar[str] = "promotion"
     indexed: ClassVar[tuple[str, ...]] = ("line", "program_id")
 
     line: str
-    program_id: str
+    program_id: str | None
     number: int = 0
     before: str | None = None
     actor: str

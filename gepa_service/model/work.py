@@ -41,7 +41,6 @@ class JobProgress(BaseModel):
     seed_score: float | None = None
     best_score: float | None = None
     best_candidate: dict[str, str] | None = None
-    cost_usd: float | None = None
 
 
 class ProgramWork(BaseModel):
@@ -91,9 +90,9 @@ class Work(Record):
     A batch or a step has a `program`. `done`: the tasks of a batch that have ended; `failed`: those of them that
     failed, took too long or were cancelled, so that it ends as `partial`. `result`: of a step.
 
-    `cost_usd`: what the work has cost so far, as far as that is known; `counted_usd`, `counted_unpriced`: what is
-    counted of its run, or of the present attempt at a batch or step, and the calls of unknown cost; `owed_usd`,
-    `owed_unpriced`: what of it the tenant's month does not have yet.
+    `cost_usd`: what the work has cost so far, as far as that is known; `unpriced`: its calls of unknown cost;
+    `counted_usd`, `counted_unpriced`: both of its run, or of the present attempt at a batch or step; `owed_usd`,
+    `owed_unpriced`: what of both the tenant's month does not have yet.
     """
 
     kind: ClassVar[str] = "work"
@@ -123,11 +122,17 @@ class Work(Record):
     done: int = 0
     failed: int = 0
     cost_usd: float = 0.0
+    unpriced: int = 0
     counted_usd: float = 0.0
     counted_unpriced: int = 0
     owed_usd: float = 0.0
     owed_unpriced: int = 0
     result: dict[str, Any] | None = None
+
+    @property
+    def known_cost_usd(self) -> float | None:
+        """The cost to show; None if some of it is unknown and nothing is known."""
+        return self.cost_usd or (None if self.unpriced else 0.0)
 
 
 class TaskResult(Record):

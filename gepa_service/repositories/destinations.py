@@ -66,7 +66,9 @@ def destination_of(url: str, allowed: Sequence[Network]) -> Destination:
     addresses = _resolved(host, port)
     for address in addresses:
         if refusal_reason(address, allowed) is not None:
-            raise DestinationRefused(f"{host} is not a public host, and the service connects to public hosts only")
+            raise DestinationRefused(
+                f"{host} is not a public host: an operator can allow its network by --allow-network"
+            )
         if parts.scheme == "http" and not any(address in network for network in allowed):
             raise DestinationRefused(f"what is sent to {host} by plain http can be read on the way: use https://")
     return Destination(parts.scheme, host, port, addresses)

@@ -82,6 +82,8 @@ def _of_records(records: RecordStore) -> CollectorRegistry:
     warm = Gauge("gepa_service_warm_sandboxes", "Sandboxes that wait for a batch or step.", registry=registry)
     lease = records.get(LeaseRecord, TENANTS, DISPATCHER)
     warm.set(0 if lease is None else lease.warm)
+    nodes = Gauge("gepa_service_nodes", "Nodes of the dispatcher's engine.", registry=registry)
+    nodes.set(0 if lease is None else lease.nodes)
     return registry
 
 

@@ -160,8 +160,9 @@ class JobView(View):
     `total_iterations`: of an ended job, those that it has made; else `max_iterations`, or how many are expected within
     the budget: by the metric calls of those before, or by those that one makes at least; null if money alone ends it.
 
-    `wanted`: what was last asked for; its attempt acts on it. `max_metric_calls`: the budget that `metric_calls` counts
-    towards. `attempts`: how often it was begun or continued. `settings`: without secrets.
+    `cost_usd`: the least that it has cost; null if no cost is known. `wanted`: what was last asked for; its attempt
+    acts on it. `max_metric_calls`: the budget that `metric_calls` counts towards. `attempts`: how often it was begun or
+    continued. `settings`: without secrets.
     """
 
     job_id: str
@@ -196,7 +197,7 @@ class JobView(View):
 def shown_job(job: Work) -> JobView:
     """Return what is shown of a job."""
     limits = {name: job.settings.get(name) for name in ("max_metric_calls", "max_cost_usd")}
-    limits["total_iterations"] = _total_iterations(job)
+    limits |= {"total_iterations": _total_iterations(job), "cost_usd": job.known_cost_usd}
     settings = {name: value for name, value in job.settings.items() if not isinstance(value, list)}
     best = job.progress.best_candidate
     progress = {**job.progress.model_dump(), "best_candidate": None if best is None else component_texts(best)}

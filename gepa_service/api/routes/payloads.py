@@ -282,11 +282,14 @@ class BatchAccepted(View):
 
 
 class BatchSummary(BatchAccepted):
-    """A batch. `partial`: some tasks failed. `cost_usd`: what the program's calls to models have cost so far."""
+    """A batch. `partial`: some tasks failed.
+
+    `cost_usd`: the least that the program's calls to models have cost so far; null if no cost is known.
+    """
 
     reason: str | None
     progress: BatchProgress
-    cost_usd: float
+    cost_usd: float | None
     started_at: datetime | None
     completed_at: datetime | None
 
@@ -296,7 +299,7 @@ class BatchSummary(BatchAccepted):
         assert record.program is not None  # noqa: S101  a batch has one
         total, done, failed = len(record.program.tasks), record.done, record.failed
         progress = BatchProgress(total=total, completed=done - failed, failed=failed, pending=total - done)
-        return super().of_work(record, progress=progress, **more)
+        return super().of_work(record, progress=progress, cost_usd=record.known_cost_usd, **more)
 
 
 class BatchView(BatchSummary):
@@ -342,7 +345,7 @@ class TraceView(BaseModel):
 
 
 class StepSummary(View):
-    """A step. `program_id`: the version that it makes. `error`: why it failed. `cost_usd`: of calls to models."""
+    """A step. `program_id`: the version that it makes. `error`: why it failed. `cost_usd`: as of `BatchSummary`."""
 
     step_id: str
     program_id: str
@@ -351,7 +354,7 @@ class StepSummary(View):
     reason: str | None
     error: str | None
     branch_name: str
-    cost_usd: float
+    cost_usd: float | None
     created_at: datetime
     completed_at: datetime | None
 
@@ -360,10 +363,15 @@ class StepSummary(View):
         """As `of`."""
         assert record.program is not None  # noqa: S101  a step has one
         status, makes = shown_status(record), record.program.makes
-        failure = {"error": record.reason if status in ("failed", "cancelled") else None}
-        named = {"program_id": makes, "branch_name": branch_of(makes)}
-        shown = "success" if status == "completed" else status
-        return cls.of(record, status=shown, parent_program_id=record.program.parent, **named, **failure, **more)
+        fields = {
+            "program_id": makes,
+            "parent_program_id": record.program.parent,
+            "status": "success" if status == "completed" else status,
+            "error": record.reason if status in ("failed", "cancelled") else None,
+            "branch_name": branch_of(makes),
+            "cost_usd": record.known_cost_usd,
+        }
+        return cls.of(record, **fields, **more)
 
 
 class StepView(StepSummary):

@@ -48,12 +48,13 @@ ABANDONED_AFTER = timedelta(minutes=20)
 class PromotionView(View):
     """One promotion. `actor_name`: of the key of `actor`, or its subject.
 
-    `forced`: the reason, of a version that no certificate calls improved.
+    `program_id`: null if no version is active after it. `forced`: the reason, of a version that no certificate
+    calls improved.
     """
 
     promotion_id: str
     line: str
-    program_id: str
+    program_id: str | None
     before: str | None
     actor: str
     actor_name: str
@@ -147,7 +148,7 @@ def active(
     """List the active version of each program, or of the one that `line` names."""
     if line is not None:
         one = promotions.active_of(caller.records, line)
-        return ActivePage(items=[] if one is None else [_active(one)], next=None)
+        return ActivePage(items=[] if one is None or one.program_id is None else [_active(one)], next=None)
     found = list(itertools.islice(promotions.active_versions(caller.records, query.after), query.limit))
     return ActivePage(items=[_active(each) for each in found], next=next_of(found, query))
 
@@ -162,16 +163,16 @@ def program(program_id: Id, caller: Reader) -> VersionView:
 
 
 @router.post("/program/{program_id}/promote", responses=documented(404))
-def promote(program_id: Id, asked: PromoteRequest, caller: Writer) -> PromotionView:
+def promote(program_id: Id, caller: Writer, asked: PromoteRequest | None = None) -> PromotionView:
     """Make a version the active one of its program; refused unless its certificate states `improved`, or by force."""
     found = known_program(caller.records, program_id)
-    reason = asked.reason if asked.force else None
+    reason = asked.reason if asked and asked.force else None
     return _announced(caller.records, lambda: promotions.promote(caller.records, found, caller.actor, reason))
 
 
 @router.post("/program/{program_id}/rollback", responses=documented(404))
 def rollback(program_id: Id, caller: Writer) -> PromotionView:
-    """Make the version active again that was so before this one, which is the active one now."""
+    """Make the version active that was active before this one, the active one; none, if none was active before."""
     found = known_program(caller.records, program_id)
     return _announced(caller.records, lambda: promotions.roll_back(caller.records, found, caller.actor))
 
@@ -196,6 +197,7 @@ def known_program(records: TenantRecords, program_id: str, field: str | None = N
 
 
 def _active(last: Promotion) -> ActiveView:
+    assert last.program_id is not None  # noqa: S101  of a line with an active version
     return ActiveView(line=last.line, program_id=last.program_id, promotion_id=last.id, since=last.created)
 
 
@@ -220,8 +222,9 @@ class Delivered(BaseModel):
 
 
 @router.post("/program/{program_id}/deliver", responses=documented(404, 502))
-async def deliver(program_id: Id, asked: DeliverRequest, caller: Writer, service: Parts) -> Delivered:
+async def deliver(program_id: Id, caller: Writer, service: Parts, asked: DeliverRequest | None = None) -> Delivered:
     """Push the version as a branch and open a pull request, or return a patch. A second request returns the first."""
+    asked = asked or DeliverRequest()
     program = await run_in_threadpool(known_program, caller.records, program_id)
     if program.patch is None and program.commit is not None:
         detail = "the change of the version's code is too large, or could not be read when its job ended"

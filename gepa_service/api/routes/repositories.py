@@ -90,7 +90,7 @@ def delete_repository(
 ) -> None:
     """Delete a repository with its jobs, batches, steps and versions, which must have ended."""
     found = known(caller.records, Repository, client_id, "connected repository")
-    deletion.delete_repository(caller.records, service.store, found, force=force)
+    deletion.delete_repository(caller.records, service.store, found, caller.actor, force=force)
 
 
 def allowed_or_problem(service: Service, repo_url: str) -> AllowedRepository:

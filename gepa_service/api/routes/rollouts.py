@@ -162,11 +162,13 @@ def delete_batch(batch_id: Id, caller: Writer, service: Parts) -> None:
 
 
 @router.post("/api/internal/rollouts/batch/{batch_id}/cancel", responses=documented(404))
-def cancel(batch_id: Id, caller: Writer, service: Parts) -> BatchAccepted:
+def cancel_batch(batch_id: Id, caller: Writer, service: Parts) -> BatchAccepted:
     """Cancel a batch; the results that are there are kept."""
-    found = known_work(caller.records, batch_id, "rollouts")
-    cancelled = partial(control.cancel, caller.records, service.store, by=caller.name)
-    return BatchAccepted.of_work(controlled(found, cancelled))
+    return BatchAccepted.of_work(_cancelled(caller, service, known_work(caller.records, batch_id, "rollouts")))
+
+
+def _cancelled(caller: TenantCaller, service: Service, found: Work) -> Work:
+    return controlled(found, partial(control.cancel, caller.records, service.store, by=caller.name))
 
 
 class StepPage(Page[StepSummary]):
@@ -203,6 +205,12 @@ def steps(caller: Reader, query: Paging) -> StepPage:
 def step(step_id: Id, caller: Reader) -> StepView:
     """Return a step."""
     return StepView.of_work(known_work(caller.records, step_id, "step"))
+
+
+@router.post("/execute_step/{step_id}/cancel", responses=documented(404))
+def cancel_step(step_id: Id, caller: Writer, service: Parts) -> StepView:
+    """Cancel a step; it makes no version."""
+    return StepView.of_work(_cancelled(caller, service, known_work(caller.records, step_id, "step")))
 
 
 @router.delete("/execute_step/{step_id}", status_code=204, responses=documented(404))

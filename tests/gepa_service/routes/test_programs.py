@@ -11,7 +11,7 @@ import pytest
 
 from gepa_service.api.routes import programs
 from gepa_service.jobs.promotions import promote, promotions_of
-from gepa_service.model.program_version import Delivery, Installation, Program, Repository
+from gepa_service.model.program_version import Delivery, Installation, Program, Promotion, Repository
 from gepa_service.records import TenantRecords
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub
 from tests.gepa_service.routes.conftest import Caller
@@ -80,8 +80,22 @@ async def test_rollbacks_return_to_the_version_before_each(editor: Caller, acme:
     assert (back["program_id"], back["before"], back["rolled_back"]) == ("program_b", "program_c", True)
     assert (await editor("POST", "/program/program_b/rollback")).json()["program_id"] == "program_a"
     assert await active(editor) == "program_a"
-    assert (await editor("POST", "/program/program_a/rollback")).status_code == 409
     assert (await editor("POST", "/program/program_a/promote", {})).status_code == 409
+    none = (await editor("POST", "/program/program_a/rollback")).json()
+    assert (none["program_id"], none["before"]) == (None, "program_a")
+    assert (await editor("GET", "/programs/active")).json()["items"] == []
+    assert (await editor("POST", "/program/program_a/promote")).json()["before"] is None
+
+
+async def test_a_rollback_returns_to_the_version_before_though_a_later_one_was_deleted(
+    editor: Caller, acme: TenantRecords
+) -> None:
+    for name in ("a", "b", "c"):
+        version(acme, name, verdict="improved")
+        await editor("POST", f"/program/program_{name}/promote")
+    await editor("POST", "/program/program_c/rollback")
+    acme.store.remove(Promotion, acme.tenant, {"program_id": "program_c"})
+    assert (await editor("POST", "/program/program_b/rollback")).json()["program_id"] == "program_a"
 
 
 async def test_promotions_at_once_come_one_after_the_other(editor: Caller, acme: TenantRecords) -> None:

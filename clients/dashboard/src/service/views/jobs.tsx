@@ -86,7 +86,7 @@ function JobCard({ job, onChange }: { job: Job; onChange: () => void }) {
         facts={[
           ["score", job.best_score === null ? "none yet" : seed + score(job.best_score)],
           ["candidates", count(job.candidates)],
-          ["cost", (job.cost_usd === null ? "none yet" : money(job.cost_usd)) + limit],
+          ["cost", money(job.cost_usd) + limit],
           ["repository", repositoryName(job.repo_url)],
           ["submitted", time(job.created_at)],
         ]}

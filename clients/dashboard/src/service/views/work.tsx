@@ -182,16 +182,14 @@ function Title({ kind, id, status, onChange }: TitleProps) {
               onDone={() => location.assign(viewAddress("work", { show: kind === "step" ? "steps" : "batches" }))}
             />
           ) : (
-            kind === "batch" && (
-              <RequestButton
-                title="Cancel the batch"
-                submit="Cancel the batch"
-                asked={() => ["POST", `${path}/cancel`]}
-                onDone={onChange}
-              >
-                <p>The results that are there are kept.</p>
-              </RequestButton>
-            )
+            <RequestButton
+              title={`Cancel the ${kind}`}
+              submit={`Cancel the ${kind}`}
+              asked={() => ["POST", `${path}/cancel`]}
+              onDone={onChange}
+            >
+              <p>{kind === "step" ? "The step makes no version." : "The results that are there are kept."}</p>
+            </RequestButton>
           )}
         </fieldset>
       )}
