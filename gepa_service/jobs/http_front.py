@@ -36,7 +36,7 @@ JOURNAL = "journal"
 """The route to the journal of the job."""
 
 JOURNAL_HEADERS = frozenset({"authorization", "content-type", "content-length"})
-EXPORT_HEADERS = ("Content-Type", "Content-Encoding")
+EXPORT_HEADERS = ("Content-Type", "Content-Encoding", "Content-Length")
 """Headers of the driver that are forwarded to the collector."""
 
 MOST_EXPORTED = 8 << 20
@@ -208,9 +208,7 @@ async def _exported(
         raise web.HTTPRequestEntityTooLarge(MOST_EXPORTED, size or -1)
     headers = {name: request.headers[name] for name in EXPORT_HEADERS if name in request.headers}
     try:
-        async with client.post(
-            url, data=await request.read(), headers={**headers, **key}, allow_redirects=False
-        ) as answer:
+        async with client.post(url, data=request.content, headers={**headers, **key}, allow_redirects=False) as answer:
             return web.Response(status=answer.status)
     except (aiohttp.ClientError, TimeoutError, ConnectionError):
         raise web.HTTPBadGateway(text="the collector does not answer") from None

@@ -5,6 +5,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
@@ -12,12 +13,21 @@ WAIT_S = 10.0
 
 
 async def cancel_others() -> int:
-    """End every other task of this loop, also one that has only just accepted a connection; return how many."""
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    """End every other task of this loop; return how many.
+
+    A task that has not begun begins first: asyncio's own, which has a connection that was just accepted, closes it.
+    """
+    while any(getcoroutinestate(task.get_coro()) == CORO_CREATED for task in _others()):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    tasks = _others()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     return len(tasks)
+
+
+def _others() -> "set[asyncio.Task[Any]]":
+    return asyncio.all_tasks() - {asyncio.current_task()}
 
 
 class LoopThread:

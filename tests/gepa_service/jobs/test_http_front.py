@@ -1,6 +1,7 @@
 """The port by which sandboxes elsewhere reach a job: what goes through it, and what does not."""
 
 import asyncio
+import io
 import socket
 from collections.abc import AsyncIterator
 
@@ -110,6 +111,6 @@ async def test_the_collector_gets_data_of_the_driver_with_the_key_of_the_operato
         assert got == [("/otlp/v1/logs", "data", None, "k", "x")]
         refused = [("GET", "v1/logs", b""), ("POST", "v1/keys", b""), ("POST", "v1/logs", bytes(MOST_EXPORTED + 1))]
         for method, path, data in refused:
-            async with client.request(method, f"{address}/{path}", data=data) as answer:
+            async with client.request(method, f"{address}/{path}", data=io.BytesIO(data)) as answer:
                 assert answer.status in (403, 413)
         assert len(got) == 1
