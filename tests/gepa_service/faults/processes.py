@@ -66,16 +66,16 @@ class Processes:
             if name == "api"
             else [
                 *("--api", f"http://127.0.0.1:{self.reached_at or self.port}", "--jobs", str(AT_ONCE)),
-                *("--folder", str(self.folder / name.replace(" ", "-")), "--sandbox", self.sandbox, "--allow-local"),
-                *("--allow-network", "127.0.0.0/8"),
+                *("--folder", str(self.folder / name.replace(" ", "-")), "--sandbox", self.sandbox),
                 *("--engine", LOCAL if self.cluster is None else self.cluster.address),
             ]
         )
-        databases = ["--database", self.records, "--journals", self.journals]
+        common = ["--database", self.records, "--journals", self.journals, "--allow-local"]
+        common += ["--allow-network", "127.0.0.0/8"]
         command = ["-m", "gepa_service.cli", name.partition(" ")[0]]
         with (self.folder / f"{name.replace(' ', '-')}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
-                [sys.executable, *command, *databases, *flags],
+                [sys.executable, *command, *common, *flags],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

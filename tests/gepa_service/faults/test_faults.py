@@ -17,6 +17,8 @@ import pytest
 
 from gepa_client.journal.store import Store, open_store
 from gepa_service.auth.keys import make_key
+from gepa_service.model.tenant import TENANTS as OF_TENANTS
+from gepa_service.model.tenant import Tenant
 from gepa_service.model.work import ENDED, NAMES, PROMPT, ProgramWork, TaskResult, What, Work
 from gepa_service.records import RecordStore, RecordsUnavailable, new_id, open_records
 from tests.faults import execution_log
@@ -249,6 +251,7 @@ def round_of(
         for tenant in TENANTS:
             keys[tenant], record = make_key(tenant, "faults", "viewer")
             records.insert(record)
+            records.insert(Tenant(tenant=OF_TENANTS, id=tenant, name=tenant))
         processes = Processes(folder, where, journals, sandbox, cluster=cluster)
         proxy = stack.enter_context(Proxy(processes.port, Random(number), BAD_MESSAGES))
         ports = (processes.port, int(proxy.url.rpartition(":")[2]))
