@@ -26,7 +26,9 @@ export function VersionControls({ version, onChange }: Props) {
           asked={() => ["POST", `${path}/rollback`]}
           onDone={onChange}
         >
-          <p>The version that was active before this one becomes active again. If there was none, no version is active.</p>
+          <p>
+            The version that was active before this one becomes active again. If there was none, no version is active.
+          </p>
         </RequestButton>
       ) : (
         <RequestButton
