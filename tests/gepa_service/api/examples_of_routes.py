@@ -214,7 +214,7 @@ EXAMPLES: dict[str, Example] = {
     "GET /session": Example(),
     "DELETE /session": Example(204),
     "GET /session/ways": Example(),
-    "GET /session/oidc": Example(403, query={"issuer": "https://unknown.example"}),
+    "GET /session/oidc": Example(403, query="?issuer=https://unknown.example"),
     "GET /session/oidc/callback/{place:path}": Example(403),
     "GET /openapi.json": Example(),
     "GET /health": Example(),
