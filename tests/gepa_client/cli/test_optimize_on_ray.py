@@ -2,15 +2,15 @@
 
 import importlib.util
 import json
-import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
-from tests.gepa_client.cli.sandboxed_program import place
+from tests.gepa_client.cli.sandboxed_program import PROGRAM, Place, place
 from tests.gepa_service.engines.ray_cluster import ray_cluster
 from tests.support.forked_client import ForkServer
-from tests.support.processes import processes_with
+from tests.support.processes import command_of, processes_with
 from tests.support.waiting import until
 
 pytestmark = [
@@ -19,42 +19,62 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
 ]
 
-SANDBOXES = 64
-"""More than one machine of the cluster has room for in time."""
+SANDBOXES, CPUS = 64, 22
+"""As many as three nodes have room for, by what they state of themselves."""
 
 
 def hosts() -> dict[int, str]:
     return processes_with("sandbox_runtime.nodes.host", "cmdline")
 
 
+def servers(here: Place) -> list[int]:
+    """The servers of sandboxes that were started from here."""
+    commands = {pid: command_of(pid) for pid in here.processes()}
+    return [pid for pid, command in commands.items() if b"\0rpc_server\0" in command and b"reaper" not in command]
+
+
+def has_second_candidate(lines: list[str]) -> bool:
+    return any((each["event"], each.get("index")) == ("candidate", 1) for each in map(json.loads, lines))
+
+
 def test_a_run_over_three_nodes_of_which_one_is_lost_has_the_candidates_of_one_machine(
     tmp_path: Path, fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with place(tmp_path, fork_server) as here:
+    go = tmp_path / "go"
+    waits = f"while not __import__('os').path.exists({str(go)!r}):\n        time.sleep(0.05)"
+    gated = PROGRAM.replace("time.sleep(0.005)", waits)
+    with place(tmp_path, fork_server, {"gated": {"words.py": gated}}) as here:
+        go.touch()
         for name, value in here.env.items():
             if name.startswith("XDG_"):  # of the hosts too
                 monkeypatch.setenv(name, value)
-        alone = here.run(*here.optimize("alone"))
+        alone = here.run(*here.optimize("alone", "gated"))
         assert alone.status == 0, alone.stderr
-        with ray_cluster(cpus=2) as cluster:
+        with ray_cluster(cpus=CPUS) as cluster:
             for name, value in cluster.variables.items():
                 monkeypatch.setenv(name, value)
             for node in ("second", "third"):
-                cluster.node(node, cpus=2)
-            spread = here.start(*here.optimize("spread"), "--sandboxes", SANDBOXES, "--engine", cluster.address)
-            try:
-                assert spread.stdout is not None
-                for line in spread.stdout:
-                    event = json.loads(line)
-                    if event["event"] == "candidate" and event["index"] == 1:
-                        assert {cluster.node_of(pid) for pid in hosts()} == {"head", "second", "third"}
-                        cluster.lose("second")
-                        break
-                _, stderr = spread.communicate(timeout=200)
-            except subprocess.TimeoutExpired:
-                spread.kill()
-                raise
-            assert spread.returncode == 0, stderr
+                cluster.node(node, cpus=CPUS)
+            go.unlink()
+            where = ("--sandboxes", SANDBOXES, "--sandbox-memory-mb", 200, "--engine", cluster.address)
+            with here.start(*here.optimize("spread", "gated"), *where) as spread:
+                out, stderr = list[str](), list[str]()
+                given = ((out, spread.stdout), (stderr, spread.stderr))
+                readers = [threading.Thread(target=lines.extend, args=(pipe,)) for lines, pipe in given]
+                for reader in readers:
+                    reader.start()
+                try:
+                    until(lambda: len(servers(here)) == SANDBOXES, 200)
+                    assert {cluster.node_of(pid) for pid in hosts()} == {"head", "second", "third"}
+                    go.touch()
+                    until(lambda: has_second_candidate(out), 60)
+                    cluster.lose("second")
+                    spread.wait(200)
+                finally:
+                    spread.kill()
+                    for reader in readers:
+                        reader.join(10)
+            assert spread.returncode == 0, "".join(stderr)
             assert here.result("spread") == here.result("alone")
             until(lambda: not hosts())
             assert not here.processes()

@@ -84,35 +84,6 @@ def test_an_attempt_that_has_ended_runs_no_longer_though_the_cluster_cannot_be_a
         until(lambda: answered(lambda: engine.ended([work])), 60)
 
 
-def test_work_of_a_lost_node_continues_on_another(service: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
-    repo = word_repository(service.folder / "repo")
-    with ray_cluster(cpus=0) as cluster:
-        for name, value in cluster.variables.items():
-            monkeypatch.setenv(name, value)
-        for name in ("one", "two"):
-            cluster.node(name)
-        settings = word_settings(service.folder / "log", slower=10)
-        with working(service.parts(), service.place(), engine=cluster.address):
-            job = service.submit(repo, settings)
-            service.until(job, lambda found: found.progress.metric_calls > 10)
-            lost = node_of(cluster, job)
-            cluster.lose(lost)
-            service.until(job, lambda found: found.attempts == 2 and bool(processes_of(job)))
-            assert {lost, node_of(cluster, job)} == {"one", "two"}
-            ended = service.ended(job)
-    assert (ended.status, ended.attempts) == ("completed", 2), f"{ended!r}\n{service.log(job)}"
-
-
-def node_of(cluster: RayCluster, job: Work) -> str:
-    """The node whose actor started the process of the job."""
-
-    def found() -> str | None:
-        parents = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1] for pid in processes_of(job)]
-        return next((node for pid in parents if (node := cluster.node_of(int(pid))) is not None), None)
-
-    return str(until(found))
-
-
 def test_a_killed_actor_a_killed_caller_and_a_cluster_that_is_away_cost_at_most_an_attempt(
     service: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
