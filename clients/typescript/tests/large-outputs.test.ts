@@ -17,3 +17,9 @@ test("a result larger than accepted fails its example, and the message names bot
     seconds: 0,
   });
 });
+
+test("a failure whose output is larger than accepted stays that failure, without the output", () => {
+  const error = { type: "RateLimitError", message: "later" };
+  const failed = { status: "infra_error" as const, score: null, output: "x".repeat(200), error, seconds: 0 };
+  expect(withinBytes(failed, 150)).toEqual({ ...failed, output: null });
+});

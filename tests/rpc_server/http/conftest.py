@@ -64,6 +64,8 @@ class FakeProgram:
             if "raise" in data:
                 raise RuntimeError(data["raise"])
             result = {"status": "ok", "score": 1.0, "output": example.data, "seconds": 0.0}
+            if "error" in data:
+                result |= {"status": "infra_error", "score": None, "error": data["error"]}
             if capture_traces and "trajectory" in data:
                 result["trajectory"] = data["trajectory"]
             if capture_traces and "ref" in data:

@@ -27,6 +27,13 @@ async def test_a_trajectory_counts_where_it_is_sent_along_and_is_kept_behind_a_r
     assert kept["status"] == "ok" and kept["trajectory_ref"]
 
 
+async def test_a_failure_with_an_output_that_is_too_large_stays_that_failure_without_the_output(start: Any) -> None:
+    server = await start(max_result_bytes=LIMIT)
+    error = {"type": "RateLimitError", "message": "later"}
+    [failed] = await server.evaluate({"error": error, "text": "x" * LIMIT})
+    assert (failed["status"], failed["output"], failed["error"]) == ("infra_error", None, error)
+
+
 async def test_an_answer_that_is_too_large_as_a_whole_ends_the_call_and_no_other(
     start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from protocol import Example
 from protocol.errors import ProgramFailed
+from rpc_server.worker.json_values import json_or_repr
 from tests.support.waiting import eventually
 
 WANT = {"want": "x"}
@@ -76,3 +77,8 @@ async def test_what_a_command_without_components_answers_to_score_is_checked(ope
         for answer in ([], [{"status": "ok", "score": None, "seconds": 0.1}], "no list"):
             (bad,) = await running.score((answer, "x"))
             assert (bad["status"], bad["error"]["type"]) == ("program_error", "invalid_result")
+
+
+def test_an_output_whose_repr_raises_is_shown_by_its_type():
+    broken = type("Broken", (), {"__repr__": lambda _: 1 / 0})()
+    assert json_or_repr(broken)["repr"] == "its __repr__ raised ZeroDivisionError"
