@@ -46,7 +46,7 @@ class CodeChangeSettings(SettingsGroup, title="Code"):
     allow_mutations: bool = setting(
         False,
         "Let clients have the program's code changed, on branches of its repository; your files stay. By default any "
-        "file may change, that of the score too: limit it by allow and deny.",
+        "file may change, that of the score too: limit it by the settings allow and deny.",
         everyday=True,
     )
     trees: bool = setting(False, "Run candidates from the commit that they name, each in its own files.")
@@ -296,7 +296,7 @@ class RowSettings(SettingsGroup, title="Rows"):
 
     datasets: dict[str, Path] = setting(
         dict,
-        "Rows to hold: a .json, .jsonl or .csv file per split; repeatable.",
+        "Rows of a split, such as train=rows.csv: a .json, .jsonl or .csv file; repeatable.",
         everyday=True,
         parse=pair,
         metavar="SPLIT=FILE",

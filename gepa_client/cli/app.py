@@ -8,10 +8,10 @@ from evolverpc_common.lazy_commands import add_module, application, named_comman
 
 HELP = """Improve the prompts of a program in any language: try changes by GEPA, and keep what scores better.
 
-Begin with `evolverpc serve program.py`, then give its URL to `check` and to `optimize` in another terminal; both take
-the server's token from the variable GEPA_TOKEN, or from the file of --token-file. Commands that take a run accept its
-id, or `last`. `evolverpc show last` prints how your program loads the best texts of the newest run. `evolverpc COMMAND
---help` explains a command.
+Begin with `evolverpc serve program.py`, which prints its URL and where its token is. In another terminal give the URL
+to `check` and to `optimize`, and the token by the variable GEPA_TOKEN, or its file as --token-file. Commands that take
+a run accept its id, or `last`, the newest. `evolverpc show last` prints how your program loads the best texts of that
+run. `evolverpc COMMAND --help` explains a command.
 """
 
 COMMANDS = {

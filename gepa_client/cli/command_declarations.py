@@ -82,12 +82,13 @@ DECLARED = {
         Name running servers (`evolverpc serve program.py` starts one), or have them started in sandboxes with --repo,
         on this machine or, with --engine, on those of a Ray cluster. To end the run, give at least one limit, such as
         --max-metric-calls 500; a perfect score on every validation row ends it too, unless --past-perfect is given.
-        Everything is recorded at once: `evolverpc resume last` continues a run that ended early, and with a larger
-        limit one that met its limit.
+        Every result is recorded as it arrives: `evolverpc resume last` continues a run that ended early, and with a
+        larger limit one that met its limit.
 
-        Each proposal that improves a minibatch is scored on every validation row, which costs most of a run: with many
-        rows, --validation race first compares it with the best candidates on a sample of them, 40 or more. Servers run
-        as many examples at the same time as they allow (`concurrency` of `serve`); --concurrency limits a run to fewer.
+        Each proposal that improves the score of a minibatch is scored on every validation row, which costs most of a
+        run: with many rows, --validation race first compares it with the best candidates on a sample of 40 rows or
+        more. Servers run as many examples at the same time as they allow (`concurrency` of `serve`); --concurrency
+        limits a run to fewer.
 
         Every flag is also a key of the --config file, by which messages name it (max_seconds), and a variable
         (GEPA_MAX_SECONDS). A flag has precedence over a variable, a variable over the file.

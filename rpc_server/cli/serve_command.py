@@ -80,7 +80,7 @@ or JavaScript FILE exports its `program`; its folder has the npm package evolver
 \b
 A COMMAND in any language reads a request from each line of its stdin,
   {"jsonrpc": "2.0", "id": 1, "method": METHOD, "params": {...}}
-and writes a line with the same id; METHOD is at least:
+and writes a line with the same id. It answers two methods or more:
   discover  {"jsonrpc": "2.0", "id": 1, "result":
             {"program": {"name": NAME, "seed_candidate": TEXTS}}}
   evaluate  {"jsonrpc": "2.0", "id": 2, "result":
