@@ -38,7 +38,7 @@ from benchmarks.luck_program import KINDS, rows, skills_of, text_of, truth  # no
 from gepa_client import ConcurrentReflection, RemoteAdapter, Row, RowLoader  # noqa: E402
 from gepa_client.analysis import best_score_estimate as shrinkage  # noqa: E402
 from gepa_client.analysis import paired_comparison as paired  # noqa: E402
-from gepa_client.certificate.sealed_test import allowed_error, judge  # noqa: E402
+from gepa_client.certificate.verdict import allowed_error, judge  # noqa: E402
 from gepa_client.check.run_forecast import NoiseReport  # noqa: E402
 from sandbox_runtime import running_server  # noqa: E402
 

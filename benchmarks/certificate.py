@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 from gepa_client.analysis import power  # noqa: E402
 from gepa_client.analysis.paired_comparison import interval  # noqa: E402
-from gepa_client.certificate.sealed_test import allowed_error, judge  # noqa: E402
+from gepa_client.certificate.verdict import allowed_error, judge  # noqa: E402
 from gepa_client.journal.history import RecordedRow, by_unit  # noqa: E402
 
 ROWS = (10, 20, 40, 100, 300)

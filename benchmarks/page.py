@@ -365,7 +365,7 @@ def _certificate(figures: Figures) -> str:
         for gain, each in figures["named"].items()
     )
     return f"""
-The rule of a certificate (`gepa_client/certificate/sealed_test.py`) at its first error, {figures["error"]:g}, on
+The rule of a certificate (`gepa_client/certificate/verdict.py`) at its first error, {figures["error"]:g}, on
 simulated scores from 0 to 1. In brackets: the rule of before, the sign-flip test of all rows with Student's interval.
 
 The share of tests that state "improved" where the true mean difference is 0 or below, of {figures["runs"]:,} each:

@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gepa_client.certificate.sealed_test import Verdict
+from gepa_client.certificate.verdict import Verdict
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.run_events import Status
 from gepa_client.run import output_folder as files

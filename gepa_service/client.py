@@ -170,7 +170,7 @@ class ServiceClient:
     program = operation(routes.programs.program)
     promote = operation(routes.programs.promote)
     rollback = operation(routes.programs.rollback)
-    deliver = operation(routes.programs.deliver)
+    deliver = operation(routes.delivery.deliver)
     submit = operation(routes.rollouts.submit)
     batches = operation(routes.rollouts.batches)
     batch = operation(routes.rollouts.batch)

@@ -27,7 +27,8 @@ from gepa_client.certificate.evidence import (
     find_leaks,
     reason_against,
 )
-from gepa_client.certificate.sealed_test import Verdict, allowed_error, commitment_of, judge
+from gepa_client.certificate.sealed_test import commitment_of
+from gepa_client.certificate.verdict import Verdict, allowed_error, judge
 from gepa_client.errors import NoCertificate
 from gepa_client.evolution.names import component_texts
 from gepa_client.journal.entries import COMMITMENT, SEARCH, START, CandidateRecord, StoredRun

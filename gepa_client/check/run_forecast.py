@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from evolverpc_common.display_text import counted
 from gepa_client.analysis import power
-from gepa_client.certificate.sealed_test import allowed_error
+from gepa_client.certificate.verdict import allowed_error
 from gepa_client.journal.history import selection_name
 from gepa_client.settings.run_settings import Evolve
 

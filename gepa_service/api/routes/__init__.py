@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 
 from gepa_service.api.routes import (
+    delivery,
     github,
     health,
     job_events,
@@ -27,6 +28,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     job_events.router,
     processes.router,
     programs.router,
+    delivery.router,
     rollouts.router,
     webhooks.router,
     tenant.router,

@@ -2,7 +2,7 @@
 
 import random
 
-from gepa_client.certificate.sealed_test import ERROR, allowed_error, judge
+from gepa_client.certificate.verdict import ERROR, allowed_error, judge
 
 RUNS, OPENINGS = 300, 3
 

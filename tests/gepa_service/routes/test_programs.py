@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gepa_service.api.routes import programs
+from gepa_service.api.routes import delivery
 from gepa_service.jobs.promotions import promote, promotions_of
 from gepa_service.model.program_version import Delivery, Installation, Program, Promotion, Repository
 from gepa_service.records import TenantRecords
@@ -155,7 +155,7 @@ async def test_a_version_is_delivered_as_a_pull_request_once(
     editor = Caller(github_client, "acme-editor")
     acme.insert(Delivery(tenant="acme", id="program_a", branch="program_a", commit="", actor="key:gone"))
     assert (await editor("POST", "/program/program_a/deliver", {})).status_code == 409, "it is being delivered"
-    monkeypatch.setattr(programs, "ABANDONED_AFTER", timedelta(0))  # it was cut off
+    monkeypatch.setattr(delivery, "ABANDONED_AFTER", timedelta(0))  # it was cut off
     bare = github.root / "owner" / "name.git"
     git(bare, "branch", "program_a", git(bare, "commit-tree", f"{base}^{{tree}}", "-m", "pushed by the one cut off"))
     delivered = await editor("POST", "/program/program_a/deliver", {"title": "Better answers", "base": "next"})
