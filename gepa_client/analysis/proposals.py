@@ -153,8 +153,9 @@ class Recorded:
             case Rejected():
                 return f"not better on its minibatch: {scores}"
         if self.unusable and not self.texts:
-            answers = [f"{each.component}: {each.reason}, then {each.then or 'unchanged'}" for each in self.unusable]
-            return f"its answers could not be used ({'; '.join(answers)})"
+            reasons = ((each.component, filter(None, (each.reason, each.then))) for each in self.unusable)
+            answers = "; ".join(f"{component}: {', then '.join(found)}" for component, found in reasons)
+            return f"its answers could not be used ({answers})"
         if self.refused is not None:
             return "its change of code was rejected"
         match self.ended:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from evolverpc_common.display_text import one_line
 from evolverpc_common.files import no_such_file
+from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.network_addresses import Network
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.check_report import StepVerdict
@@ -228,11 +229,11 @@ def _message(body: bytes) -> str:
         return ""
 
 
-def call_reflection_model(name: str, kwargs: Mapping[str, Any]) -> tuple[StepVerdict, str]:
+def call_reflection_model(name: str, kwargs: Mapping[str, Any], prices: PriceTable) -> tuple[StepVerdict, str]:
     """Return how one short call of the model ended, and what it cost.
 
-    `kwargs`: the arguments of every call. A failure that may pass (a rate limit, a server error) is a warning: the run
-    tries such calls again.
+    `kwargs`: the arguments of every call. `prices`: those that the settings give. A failure that may pass (a rate
+    limit, a server error) is a warning: the run tries such calls again.
     """
     from gepa_client.gepa.litellm_model import (
         ADDRESS,
@@ -245,7 +246,7 @@ def call_reflection_model(name: str, kwargs: Mapping[str, Any]) -> tuple[StepVer
     loaded_litellm()  # its time is not the model's
     began = time.monotonic()
     try:
-        answer = LiteLLMModel(name, max_attempts=1, **kwargs).complete(PROMPT)
+        answer = LiteLLMModel(name, max_attempts=1, prices=prices, **kwargs).complete(PROMPT)
     except ConnectionLost as error:
         return "failed", str(error)
     except Exception as error:  # noqa: BLE001 - litellm raises many kinds, its bare Exception among them

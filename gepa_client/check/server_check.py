@@ -212,7 +212,8 @@ class _ServerCheck:
         calling = None
         if rows and model is not None and self.calls_model:  # beside the rows; a check that is stopped does not wait
             kwargs = self.config.reflection_lm_kwargs or {}
-            calling = in_daemon_thread(functools.partial(call_reflection_model, model, kwargs))
+            prices = PriceTable(self.config.model_prices or {})
+            calling = in_daemon_thread(functools.partial(call_reflection_model, model, kwargs, prices))
         if rows:
             await self._try(rows)
         if rows and self.alone and self.others:

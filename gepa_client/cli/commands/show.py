@@ -99,6 +99,7 @@ def _as_json(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord]
     view, spending = view_of(store, run), store.spending(run.id)
     explained, log = explain(store, run), EventLog()
     SearchReader(store, run.id, log).read_decisions()
+    ended = certified(store, run, view) if explained else view
     return {
         **run_as_json(run),
         "discovery": discovery(store, run.id),
@@ -116,7 +117,8 @@ def _as_json(store: Store, run: StoredRun, candidates: Sequence[CandidateRecord]
         ],
         "requests": [asdict(each) for each in store.requests(run.id)],
         "proposals": log.last_of("proposal"),
-        "summary": summary_of(certified(store, run, view), explained).model_dump(mode="json") if explained else None,
+        "summary": summary_of(ended, explained).model_dump(mode="json") if explained else None,
+        "certificate": ended.certificate.model_dump(mode="json") if ended.certificate else None,
         "explanation": asdict(explained) if explained else None,
         "lost": sum(spent.attempts for spent in spending if spent.outcome in fields.WITHOUT_ANSWER),
     }

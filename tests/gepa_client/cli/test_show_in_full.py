@@ -32,5 +32,5 @@ def test_the_rows_that_a_candidate_fixed_why_it_was_proposed_and_what_the_progra
     assert [each["candidate"] for each in found["proposals"] if each["outcome"] == "kept"] == [
         *range(1, len(found["candidates"]))
     ]
-    assert found["summary"]["certificate"][0]["label"] == "verdict"
+    assert (found["summary"]["certificate"][0]["label"], found["certificate"]["verdict"]) == ("verdict", "improved")
     assert found["explanation"]["overall"]["groups"][0]["rows"][0]["after"]["log"]["text"].startswith("line 0 of grey")
