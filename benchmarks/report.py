@@ -50,15 +50,15 @@ def figures_of(output: str) -> Figures | None:
     return figures if isinstance(figures, dict) else None
 
 
-def machine(load: float) -> dict[str, str]:
-    """Return what the figures depend on; `load`: processes that wanted a core before anything ran."""
+def machine(load: float | None) -> dict[str, str]:
+    """Return what the figures depend on; `load`: processes that wanted a core before anything ran, if it is known."""
     packages = ("aiohttp", "gepa", "orjson", "pydantic")
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "cores": str(os.cpu_count()),
         "processor": _processor(),
         "system": f"{platform.system()} {platform.machine()}",
-        "load before": f"{load:.2f}",
+        "load before": "not known" if load is None else f"{load:.2f}",
         "Python": platform.python_version(),
         **{name: importlib.metadata.version(name) for name in packages},
     }
@@ -88,7 +88,7 @@ def main() -> int:
     for name, named, file in asked:
         figures, status = (figures_of(Path(file).read_text(encoding="utf-8")), 0) if named else run(name)
         if figures is not None:
-            found[name] = Measurement(machine(load), figures)
+            found[name] = Measurement(machine(None if named else load), figures)
         if figures is None or status != 0:
             bad.append(f"{name} ({file} does not end with figures)" if named else f"{name} (exit status {status})")
     PAGE.write_text(page({name: found[name] for name in NAMES if name in found}), encoding="utf-8")
