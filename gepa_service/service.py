@@ -1,16 +1,17 @@
 """What the API, the dispatcher and attempts share: stores, how callers are recognized, how repositories are read."""
 
 import asyncio
+import contextlib
 import functools
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gepa_client.journal.store import Store, open_store
 from gepa_service.auth.job_tokens import JobTokens
-from gepa_service.auth.oidc import OidcIssuer
+from gepa_service.auth.oidc import IssuerUnavailable, OidcTokens
 from gepa_service.auth.permissions import Principal
 from gepa_service.auth.sessions import Sessions
 from gepa_service.model.program_version import Repository
@@ -49,7 +50,7 @@ class Service:
     `recognize`: as `auth.recognize.Recognizer`; it blocks. `public_url`: by which the API is reached from outside.
     `repositories`: which may be connected. `github`: None if the service has no GitHub App. `webhook_key`: from which
     the secret of each webhook is derived. `vault`: None if the service has no master key, and so keeps no secrets.
-    `sessions`: of the page; by default they end with this process. `issuers`: the OIDC issuers whose tokens it accepts.
+    `sessions`: of the page; by default they end with this process. `oidc`: accepts tokens of OIDC issuers.
     `sign_ins`: how many threads may ask issuers for people who sign in.
     `job_tokens`, `revealed`: the tokens and a tenant's secrets for attempts.
     """
@@ -64,7 +65,7 @@ class Service:
     webhook_key: bytes = field(default=b"", repr=False)
     vault: Vault | None = None
     sessions: Sessions = field(default_factory=lambda: Sessions(secrets.token_bytes(32)), repr=False)
-    issuers: tuple[OidcIssuer, ...] = ()
+    oidc: OidcTokens = field(default_factory=lambda: OidcTokens(()))
     sign_ins: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_SIGN_INS))
     revealed: Callable[[str], Revealed] = field(default=lambda _tenant: Revealed(), repr=False)
 
@@ -77,6 +78,16 @@ class Service:
         """Close the store of runs, if it was opened."""
         if "store" in vars(self):
             self.store.close()
+
+    @contextlib.contextmanager
+    def at_issuers(self) -> Iterator[None]:
+        """Ask an issuer within the block, which blocks a thread. Raises `IssuerUnavailable` if too many do so."""
+        if not self.sign_ins.acquire(blocking=False):
+            raise IssuerUnavailable("too many people sign in at this moment: try again")
+        try:
+            yield
+        finally:
+            self.sign_ins.release()
 
     def git_configuration(self, work: Work) -> str:
         """Return git's configuration for the repository of a work, for a file that its process alone may read. Blocks.

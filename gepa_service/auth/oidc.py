@@ -3,6 +3,7 @@
 See https://openid.net/specs/openid-connect-discovery-1_0.html and RFC 7519.
 """
 
+import functools
 import threading
 import time
 import urllib.parse
@@ -40,6 +41,10 @@ class IssuerUnavailable(Exception):
     """An issuer cannot be asked now for its keys or addresses; trying later can help."""
 
 
+class TokenRefused(Exception):
+    """A token that is not accepted; the text states why."""
+
+
 @dataclass(frozen=True)
 class OidcIssuer:
     """An issuer whose tokens are accepted. `audience`: the service's client id there; `secret`: the client's, if any.
@@ -58,6 +63,11 @@ class OidcIssuer:
         if not self.audience:
             raise ValueError(f"the OIDC issuer {self.issuer} needs an audience: the service's client id there")
 
+    @functools.cached_property
+    def has_page(self) -> bool:
+        """Whether people sign in there; else it has tokens for workloads alone. Blocks. Raises `IssuerUnavailable`."""
+        return _is_safe(_description(self.issuer).get("authorization_endpoint"))
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -68,40 +78,44 @@ class Identity:
 
 
 class OidcTokens:
-    """Checks tokens of these issuers. Safe to use from several threads. `clock`: seconds that only rise."""
+    """Checks tokens of `issuers`, by URL. Safe to use from several threads. `clock`: seconds that only rise."""
 
     def __init__(self, issuers: Sequence[OidcIssuer], clock: Callable[[], float] = time.monotonic) -> None:
-        self._issuers = {each.issuer: (each, _IssuerKeys(each.issuer, clock)) for each in issuers}
+        self.issuers = {each.issuer: each for each in issuers}
+        self._keys = {each: _IssuerKeys(each, clock) for each in self.issuers}
 
-    def check(self, token: str) -> Identity | None:
-        """Return who a token is about; None if it is no valid token of these issuers. Blocks.
+    def check(self, token: str) -> Identity:
+        """Return who a token is about. Blocks.
 
         Raises:
+            TokenRefused: it is no valid token of these issuers.
             IssuerUnavailable: the keys of its issuer cannot be read.
         """
         try:
             header = jwt.get_unverified_header(token)
             claims = jwt.decode(token, options={"verify_signature": False})
             algorithm, named = header.get("alg"), claims.get("iss")
-            if algorithm not in ALGORITHMS or not isinstance(named, str) or named not in self._issuers:
-                return None
-            issuer, keys = self._issuers[named]
-            key = keys.find(header.get("kid"), algorithm)
+            if not isinstance(named, str) or named not in self.issuers:
+                raise ValueError("its issuer is none of this service")
+            if algorithm not in ALGORITHMS:
+                raise ValueError(f"it is signed with {algorithm}, not with {' or '.join(ALGORITHMS)}")
+            key = self._keys[named].find(header.get("kid"), algorithm)
             if key is None:
-                return None
+                raise ValueError("its issuer lists no key that may have signed it")
             claims = jwt.decode(
                 token,
                 key,
                 algorithms=[algorithm],
-                audience=issuer.audience,
-                issuer=issuer.issuer,
+                audience=self.issuers[named].audience,
+                issuer=named,
                 leeway=LEEWAY_S,
                 options={"require": ["exp", "iat", "iss", "aud", "sub"]},
             )
-        except (jwt.InvalidTokenError, ValueError):
-            return None
-        subject = claims["sub"]
-        return Identity(named, subject) if 0 < len(subject) <= LONGEST_SUBJECT else None
+            if not 0 < len(claims["sub"]) <= LONGEST_SUBJECT:
+                raise ValueError(f"its subject has more than {LONGEST_SUBJECT} characters, or none")
+        except (jwt.InvalidTokenError, ValueError) as error:
+            raise TokenRefused(str(error)) from None
+        return Identity(named, claims["sub"])
 
 
 class _IssuerKeys:
@@ -176,14 +190,19 @@ def _key_of(described: Any) -> jwt.PyJWK | None:
 
 def address_of(issuer: str, name: str) -> str:
     """Return an address that an issuer's description names. Blocks. Raises `IssuerUnavailable`."""
+    place = _description(issuer).get(name)
+    if not _is_safe(place):
+        raise IssuerUnavailable(f"{issuer} describes no https address as {name}")
+    return str(place)
+
+
+def _description(issuer: str) -> dict[str, Any]:
+    """Return what an issuer publishes of itself. Blocks. Raises `IssuerUnavailable`."""
     address = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
     found = fetched(address)
     if found.get("issuer") != issuer:
         raise IssuerUnavailable(f"{address} describes another issuer")
-    place = found.get(name)
-    if not isinstance(place, str) or not _is_safe(place):
-        raise IssuerUnavailable(f"{address} has no https address as {name}")
-    return place
+    return found
 
 
 def fetched(address: str, method: str = "GET", **request: Any) -> dict[str, Any]:
@@ -209,9 +228,9 @@ def fetched(address: str, method: str = "GET", **request: Any) -> dict[str, Any]
     return found
 
 
-def _is_safe(url: str) -> bool:
+def _is_safe(url: object) -> bool:
     try:
-        parts = urllib.parse.urlsplit(url)
+        parts = urllib.parse.urlsplit(url if isinstance(url, str) else "")
     except ValueError:
         return False
     return bool(parts.scheme == "https" and parts.hostname) or (parts.scheme == "http" and is_loopback(parts.hostname))

@@ -38,8 +38,8 @@ def begin(issuer: OidcIssuer, tenant: str | None, redirect: str) -> tuple[str, P
     return f"{page}{'&' if urlsplit(page).query else '?'}{urlencode(asked)}", begun
 
 
-def finish(issuer: OidcIssuer, begun: PendingSignIn, code: str, redirect: str) -> tuple[str, str]:
-    """Return the token that the issuer gives for the code, and its subject; the caller still checks it. Blocks.
+def finish(issuer: OidcIssuer, begun: PendingSignIn, code: str, redirect: str) -> str:
+    """Return the token that the issuer gives for the code; the caller still checks it. Blocks.
 
     Raises:
         IssuerUnavailable: the issuer gives no token for this sign-in; the text has the reason.
@@ -60,4 +60,4 @@ def finish(issuer: OidcIssuer, begun: PendingSignIn, code: str, redirect: str) -
         raise IssuerUnavailable(f"{address} answers without an id_token") from None
     if (claims.get("iss"), claims.get("nonce")) != (issuer.issuer, begun.nonce):
         raise IssuerUnavailable(f"{address} answers with the token of another sign-in")
-    return str(token), str(claims.get("sub"))
+    return str(token)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gepa_service.auth.job_tokens import JobTokens, is_job_token
 from gepa_service.auth.keys import PREFIX, check_key
-from gepa_service.auth.oidc import OidcTokens
+from gepa_service.auth.oidc import OidcTokens, TokenRefused
 from gepa_service.auth.permissions import Principal
 from gepa_service.model.tenant import Member, Role
 from gepa_service.records import RecordStore
@@ -49,8 +49,9 @@ class Recognizer:
         return found if found is None or tenant in (None, found.tenant) else None
 
     def _member(self, token: str, tenant: str | None) -> Principal | None:
-        who = self.oidc.check(token)
-        if who is None:
+        try:
+            who = self.oidc.check(token)
+        except TokenRefused:
             return None
         members = self.records.page(Member, None, {"subject": subject_of(who.issuer, who.subject)})
         found = [each for each in members if tenant in (None, each.tenant)]

@@ -74,8 +74,8 @@ def github_app(described: Mapping[str, Any], key: str, state_key: bytes, where: 
         raise ConfigurationError(f"{where} cannot be used: {error}") from None
 
 
-def parse_issuers(texts: Sequence[str]) -> list[OidcIssuer]:
-    """Return the OIDC issuers, each given as `--oidc` has it. Raises `ConfigurationError`."""
+def parse_issuers(texts: Sequence[str]) -> OidcTokens:
+    """Return the check of tokens of OIDC issuers, each given as `--oidc` has it. Raises `ConfigurationError`."""
     found = []
     for text in texts:
         issuer, audience, variable, *more = (*text.split(), "", "", "")
@@ -89,7 +89,7 @@ def parse_issuers(texts: Sequence[str]) -> list[OidcIssuer]:
             raise ConfigurationError(
                 f"--oidc '{issuer} {audience}': {error}; give 'ISSUER AUDIENCE [VARIABLE]'"
             ) from None
-    return found
+    return OidcTokens(found)
 
 
 @contextmanager
@@ -126,14 +126,14 @@ def opened_service(
         service = Service(
             records=records,
             journals=journals,
-            recognize=Recognizer(records, tokens, OidcTokens(issuers)),
+            recognize=Recognizer(records, tokens, issuers),
             public_url=public_url,
             repositories=RepositoryPolicy(allow_local=allow_local, allow_networks=networks),
             github=None if github is None else github(present.derived("github state")),
             webhook_key=present.derived("webhooks"),
             vault=vault,
             sessions=Sessions(present.derived("sessions")),
-            issuers=tuple(issuers),
+            oidc=issuers,
             job_tokens=tokens,
             revealed=partial(revealed, vault),
         )

@@ -4,6 +4,7 @@ The page uses the same routes as programs, with a session instead of a key. Its 
 caller gets them.
 """
 
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
@@ -14,6 +15,7 @@ from gepa_service.api import page
 from gepa_service.api.access import Parts, Reader, delete_cookie, is_foreign, set_cookie
 from gepa_service.api.pages import RequestBody
 from gepa_service.api.problems import Problem, documented, not_found
+from gepa_service.auth.oidc import IssuerUnavailable
 from gepa_service.auth.permissions import Permission, Principal
 from gepa_service.auth.sessions import LONGEST_TOKEN, SignedIn
 from gepa_service.model.tenant import TENANTS, Role, Tenant
@@ -68,9 +70,10 @@ class SessionView(BaseModel):
 
 
 class SignInWays(BaseModel):
-    """How a person signs in besides with an API key: at these OIDC issuers, or with their tokens."""
+    """How a person signs in besides with an API key: with a token of `issuers`, or at those of them in `pages`."""
 
     issuers: list[str]
+    pages: list[str]
 
 
 @router.post("/session", responses=documented(401, 403))
@@ -99,9 +102,15 @@ async def sign_out(request: Request, response: Response) -> None:
 
 
 @router.get("/session/ways")
-async def sign_in_ways(service: Parts) -> SignInWays:
+def sign_in_ways(service: Parts) -> SignInWays:
     """Return the OIDC issuers of the service."""
-    return SignInWays(issuers=[each.issuer for each in service.issuers])
+    pages = []
+    for name, issuer in service.oidc.issuers.items():
+        with suppress(IssuerUnavailable), service.at_issuers():
+            if not issuer.has_page:
+                continue
+        pages.append(name)  # also one that does not answer now
+    return SignInWays(issuers=list(service.oidc.issuers), pages=pages)
 
 
 def _view(service: Service, caller: Principal) -> SessionView:

@@ -22,6 +22,7 @@ class OidcIssuer:
     """`requests`: how many it got. `status`: of its answers.
 
     `authorized`: what each code was asked for with. `nonce`: of tokens, in place of the one that was asked for.
+    `places`: that it describes.
     """
 
     def __init__(self) -> None:
@@ -34,6 +35,7 @@ class OidcIssuer:
         self.secret = "the-secret-of-the-client"
         self.authorized: dict[str, dict[str, str]] = {}
         self.nonce: str | None = None
+        self.places = {"jwks_uri": "keys", "authorization_endpoint": "authorize", "token_endpoint": "token"}
 
     async def answer(self, request: web.Request) -> web.Response:
         self.requests += 1
@@ -47,8 +49,8 @@ class OidcIssuer:
         return web.json_response(found(), status=self.status)
 
     def configuration(self) -> dict[str, Any]:
-        places = {"jwks_uri": "keys", "authorization_endpoint": "authorize", "token_endpoint": "token"}
-        return {"issuer": self.named or self.url, **{name: f"{self.url}/{path}" for name, path in places.items()}}
+        places = {name: f"{self.url}/{path}" for name, path in self.places.items()}
+        return {"issuer": self.named or self.url, **places}
 
     def exchanged(self, authorization: str, form: dict[str, Any]) -> web.Response:
         """Answer with a token if the client and the code are right; each code is taken once."""

@@ -25,9 +25,10 @@ async def browser(records: RecordStore, issuer: OidcIssuer, tmp_path: Path) -> A
     """A browser at the service, which takes people of the issuer."""
     issuer.add_key("k1")
     configured = Configured(issuer.url, AUDIENCE, issuer.secret)
-    recognize = Recognizer(records, JobTokens(records, [b"m" * 32]), OidcTokens([configured]))
+    oidc = OidcTokens([configured])
+    recognize = Recognizer(records, JobTokens(records, [b"m" * 32]), oidc)
     made = service_of(records, str(tmp_path / "journals.db"), recognize)
-    async with called(create_app(replace(made, public_url=URL, issuers=(configured,))), URL) as http:
+    async with called(create_app(replace(made, public_url=URL, oidc=oidc)), URL) as http:
         yield http
 
 
@@ -69,12 +70,15 @@ async def test_a_member_of_several_tenants_chooses_one(
     assert (await browser.get("/session")).json()["tenant"] == "beta"
 
 
-async def test_a_person_who_is_no_member_reads_what_an_owner_adds(
+async def test_a_person_who_is_refused_reads_what_to_do_on_a_page_like_the_others(
     browser: httpx.AsyncClient, issuer: OidcIssuer
 ) -> None:
     answer = await browser.get(await redirected_back(browser, issuer))
-    assert answer.status_code == 403
+    assert (answer.status_code, "page.css" in answer.text) == (403, True)
     assert f"the issuer {issuer.url} and the subject ann" in answer.text
+    issuer.keys = {"k1": ("HS256", "s" * 64)}
+    answer = await browser.get(await redirected_back(browser, issuer))
+    assert ("signed with HS256" in answer.text, "member" in answer.text) == (True, False), answer.text
     assert (await browser.get("/session")).status_code == 401
 
 
@@ -106,9 +110,15 @@ async def test_a_redirect_of_another_sign_in_is_refused(
     assert (await browser.get("/session")).status_code == 401
 
 
-async def test_an_issuer_that_is_away_or_not_known_is_named(browser: httpx.AsyncClient, issuer: OidcIssuer) -> None:
+async def test_an_issuer_that_is_away_is_named_and_one_without_a_page_has_no_link(
+    browser: httpx.AsyncClient, issuer: OidcIssuer
+) -> None:
     unknown = await browser.get("/session/oidc", params={"issuer": "https://elsewhere.example"})
     assert (unknown.status_code, "https://elsewhere.example is no OIDC issuer" in unknown.text) == (403, True)
     issuer.status = 503
     away = await browser.get("/session/oidc", params={"issuer": issuer.url})
     assert (away.status_code, f"{issuer.url}/.well-known/openid-configuration answers 503" in away.text) == (403, True)
+    assert (await browser.get("/session/ways")).json()["pages"] == [issuer.url]
+    issuer.status = 200
+    del issuer.places["authorization_endpoint"]
+    assert (await browser.get("/session/ways")).json() == {"issuers": [issuer.url], "pages": []}

@@ -24,7 +24,7 @@ export function SignIn({ reason, onSignedIn }: Props) {
           {reason}
         </p>
       )}
-      {issuers.map((issuer) => (
+      {ways?.pages.map((issuer) => (
         <p key={issuer}>
           <a href={`/session/oidc?${new URLSearchParams({ issuer })}`}>
             Sign in at <Inline text={issuer} />
