@@ -18,8 +18,10 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from evolverpc_common.display_text import without_password
 from gepa_client.errors import JournalError, StoreUnavailable
 from gepa_client.journal.database import Compared, Database, Rows, Table, inserted
+from gepa_client.journal.store import looks_like_a_url
 
 RANDOM_DIGITS = 15
 LONGEST_ID = 64
@@ -363,22 +365,22 @@ class TenantRecords:
         return record
 
 
-def open_records(url_or_path: str) -> RecordStore:
+def open_records(url_or_path: str, application_id: int = APPLICATION_ID) -> RecordStore:
     """Open the records of a `mongodb://` or `mongodb+srv://` URL, or of a SQLite file, which is created if absent.
 
-    A MongoDB database may hold runs too.
+    A MongoDB database may hold runs too. `application_id`: of the kind of SQLite file.
 
     Raises:
         RecordError: what is named is no database of records. RecordsUnavailable: it cannot be opened now.
     """
     scheme, separator, _ = url_or_path.partition("://")
-    if separator and scheme not in {"mongodb", "mongodb+srv"}:
-        raise RecordError(f"no database of records is known for {scheme}://; give a path or a mongodb:// URL")
+    if looks_like_a_url(url_or_path) and scheme not in {"mongodb", "mongodb+srv"}:
+        raise RecordError(f"{without_password(url_or_path)} is no database: give a path or a mongodb:// URL")
     with translated():
         if not separator:
             from gepa_client.journal.sqlite import SqliteDatabase
 
-            return RecordStore(SqliteDatabase(url_or_path, patience_s=SQLITE_PATIENCE_S, application_id=APPLICATION_ID))
+            return RecordStore(SqliteDatabase(url_or_path, patience_s=SQLITE_PATIENCE_S, application_id=application_id))
         from gepa_client.journal.mongo import MongoDatabase
 
         return RecordStore(MongoDatabase(url_or_path, patience_s=MONGO_PATIENCE_S))

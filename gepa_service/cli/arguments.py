@@ -1,4 +1,4 @@
-"""Arguments of several commands, and the database that they open."""
+"""Arguments of several commands, and the databases that they open."""
 
 import sys
 from collections.abc import Iterator
@@ -11,11 +11,13 @@ import typer
 
 from evolverpc_common.display_text import without_password
 from evolverpc_common.network_addresses import is_loopback
+from gepa_client.journal.sqlite import APPLICATION_ID as OF_RUNS
+from gepa_client.journal.store import looks_like_a_url
 from gepa_client.settings.run_config import ENGINE
 from gepa_client.settings.run_settings import SandboxKind
 from gepa_client.views.console import PAUSED, refuse
-from gepa_service.model.tenant import TENANTS, Tenant
-from gepa_service.records import RecordError, RecordStore, RecordsUnavailable, open_records
+from gepa_service.model.tenant import TENANTS, DatabaseName, Tenant
+from gepa_service.records import APPLICATION_ID, RecordError, RecordStore, RecordsUnavailable, open_records, stored
 from gepa_service.secrets.envelope import SecretDamaged
 from gepa_service.secrets.master_key import MasterKeyError
 
@@ -116,17 +118,40 @@ TenantName = Annotated[str, typer.Argument(metavar="TENANT", help="Its id, or it
 
 
 @contextmanager
-def open_cli_records(database: str, *, create: bool = False) -> Iterator[RecordStore]:
+def open_cli_records(database: str, *, journals: str | None = None, create: bool = False) -> Iterator[RecordStore]:
     """Open the records for the block; print what prevents it and exit with 2, or 3 if trying later can help.
 
-    `create`: make a SQLite file that is missing, and state so; else it is refused.
+    `journals`: the store of runs, which is refused if it or the database is used with another one. `create`: make a
+    SQLite file that is missing, and state so; else it is refused.
     """
-    if "://" not in database and not Path(database).exists():
+    if not looks_like_a_url(database) and not Path(database).exists():
         if not create:
             refuse(f"there is no database {database}: name another one, or evolverpc service tenants create makes it")
         print(f"creating the database {database}", file=sys.stderr, flush=True)
+    with _opened(database) as records:
+        if journals is not None:
+            _check_pair(records, without_password(database), journals, create)
+        yield records
+
+
+def _check_pair(records: RecordStore, database: str, journals: str, create: bool) -> None:
+    """Have each note the name of the other, unless it has noted another one."""
+    if not looks_like_a_url(journals) and not Path(journals).exists():
+        if not create or records.get(DatabaseName, TENANTS, "other") is not None:
+            refuse(f"there is no store of runs {journals}: name the one of {database}, or put it back")
+        print(f"creating the store of runs {journals}", file=sys.stderr, flush=True)
+    with _opened(journals, OF_RUNS) as runs:
+        here, there = (stored(each, DatabaseName(id="own"), lambda found: found).name for each in (records, runs))
+        for each, other in ((records, there), (runs, here)):
+            if stored(each, DatabaseName(id="other", name=other), lambda found: found).name != other:
+                both = f"{database} and the store of runs {without_password(journals)}"
+                refuse(f"the database {both} are not used together: correct --database or --journals")
+
+
+@contextmanager
+def _opened(database: str, application_id: int = APPLICATION_ID) -> Iterator[RecordStore]:
     try:
-        with closing(open_records(database)) as records:
+        with closing(open_records(database, application_id)) as records:
             yield records
     except RecordsUnavailable as error:
         refuse(f"{error}; the database is {without_password(database)}", PAUSED)

@@ -117,7 +117,7 @@ def opened_service(
     except ValueError as error:
         raise ConfigurationError(f"--allow-network: {error}") from None
     issuers = parse_issuers(oidc)
-    with open_cli_records(database, create=True) as records:
+    with open_cli_records(database, journals=journals, create=True) as records:
         masters = master_keys(os.environ if master_key is None else {FILE_VARIABLE: str(master_key)})
         vault = Vault(records, masters)
         vault.verify()

@@ -1,11 +1,11 @@
-"""A tenant, its API keys, its members by OIDC, its secrets, and the log of what was written for it; the master key."""
+"""A tenant, its keys, members and secrets, and the log of what was written for it; names of keys and databases."""
 
 from datetime import datetime
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gepa_service.records import Record
+from gepa_service.records import Record, new_id
 
 Role = Literal["owner", "editor", "viewer"]
 
@@ -136,3 +136,12 @@ class MasterKeyName(Record):
     kind: ClassVar[str] = "master_key"
 
     name: str
+
+
+class DatabaseName(Record):
+    """The name of a database. `id`: `own`, or `other` for that of the one it is used with."""
+
+    kind: ClassVar[str] = "database"
+
+    tenant: str = TENANTS
+    name: str = Field(default_factory=lambda: new_id("database"))

@@ -42,7 +42,7 @@ def create(
         refuse(
             "databases of MongoDB are copied by its own tools: mongodump --oplog makes a copy, mongorestore reads it"
         )
-    with open_cli_records(database) as records:
+    with open_cli_records(database, journals=journals) as records:
         found = records.get(MasterKeyName, TENANTS, PRESENT)
     _back_up(Path(database), Path(journals), None if found is None else found.name, target)
     console = make_console()
@@ -100,7 +100,7 @@ def _back_up(records: Path, journals: Path, master_key: str | None, target: Path
     Each copy is the state of one moment. The records are copied first: work whose run is further than its record is
     continued, as after a death of its attempt.
 
-    Exits with 2 if a database is missing or damaged, or the folder is there or cannot be written.
+    Exits with 2 if a database is damaged, or the folder is there or cannot be written.
     """
     if target.exists():
         refuse(f"{target} is there already: name a new folder")
@@ -133,8 +133,6 @@ def _checked(backup: Path) -> Manifest:
 
 
 def _copy(source: Path, target: Path) -> None:
-    if not source.is_file():
-        refuse(f"there is no database {source}: name both with --database and --journals")
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         with (

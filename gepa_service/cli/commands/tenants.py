@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -93,9 +92,7 @@ def delete(
 
     That is its keys, secrets, repositories, work, versions and files.
     """
-    if "://" not in journals and not Path(journals).exists():
-        refuse(f"there is no store of runs {journals}: name it with --journals")
-    with open_cli_records(database) as records:
+    with open_cli_records(database, journals=journals) as records:
         found = find_tenant(records, tenant)
         work, versions = records.count(Work, found.id), records.count(Program, found.id)
         about = f"{safe_line(found.id)} ({safe_line(found.name)}), {work} jobs, batches and steps, {versions} versions"

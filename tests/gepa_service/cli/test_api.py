@@ -17,7 +17,6 @@ from gepa_service.auth.keys import make_key
 from gepa_service.cli.service_parts import ConfigurationError, listening_socket, read_github_app
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records import open_records
-from tests.gepa_service.cli.in_process import ran
 from tests.support.waiting import until
 
 WAIT_S = 60
@@ -100,24 +99,10 @@ def test_it_serves_the_keys_of_the_database_beside_slow_connections_and_ends_on_
             assert process.wait(WAIT_S) in (0, -signal.SIGTERM)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--allow-network", "everything"], "--allow-network"),
-        (["--oidc", "http://issuer"], "--oidc"),
-        (["--github-app", "missing.toml"], "missing.toml"),
-    ],
-)
-def test_a_wrong_option_is_named(tmp_path: Path, arguments: list[str], words: str) -> None:
-    variables = {**os.environ, "GEPA_SERVICE_MASTER_KEY": base64.b64encode(b"m" * 32).decode()}
-    database = ("--database", str(tmp_path / "records.db"), "--journals", str(tmp_path / "journals.db"))
-    status, stdout, stderr = ran("api", "--port", "0", *database, *arguments, environment=variables)
-    assert status == 2, stdout + stderr
-    assert words in stderr
-
-
 def test_a_file_of_the_app_that_others_may_read_is_refused_and_no_secret_is_repeated(tmp_path: Path) -> None:
     file = tmp_path / "app.toml"
+    with pytest.raises(ConfigurationError, match="cannot be used"):
+        read_github_app(file, b"k" * 32)
     file.write_text('app_id = "1"\nwebhook_secret = "hunter2"\nprivate_key_file = "app.toml"\n')
     with pytest.raises(ConfigurationError, match="chmod 600"):
         read_github_app(file, b"k" * 32)

@@ -120,11 +120,7 @@ def test_a_store_that_is_in_use_or_there_is_never_restored_over(data: Path, tmp_
     assert (data / "records.db").read_bytes() == before
 
 
-def test_a_copy_that_cannot_be_made_leaves_nothing(data: Path, tmp_path: Path) -> None:
-    (data / "journals.db").unlink()
-    status, text = copied(data, tmp_path / "copy")
-    assert (status, "there is no database" in text) == (2, True), text
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["data"]
+def test_no_copy_is_made_over_a_folder_that_is_there_or_of_a_database_of_mongodb(data: Path, tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
     assert "name a new folder" in copied(data, tmp_path / "copy")[1]
     refused = command("create", "x", "--database", "mongodb://h/a", "--journals", "mongodb://h/b")[1]

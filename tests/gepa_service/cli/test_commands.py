@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gepa_client.journal.store import open_store
 from gepa_service.auth.keys import check_key
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.model.tenant import TENANTS, Tenant
@@ -35,7 +36,7 @@ class Commands:
     def __call__(self, *arguments: str, status: int = 0) -> str:
         ended, stdout, stderr = ran(*arguments, environment=self.environment)
         assert ended == status, stdout + stderr
-        return stdout if status == 0 else stderr
+        return stdout if status == 0 else " ".join(stderr.split())
 
     def created(self, *arguments: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self(*arguments, "--json"))
@@ -85,7 +86,7 @@ def test_secrets_stay_readable_while_both_kinds_of_keys_are_replaced(commands: C
     assert "1 secrets" in commands("secrets", "rotate")
     assert "1 secrets" in commands("secrets", "rotate", "Acme")
     path.write_text(f"{NEW}\n")
-    assert "nothing was changed" in " ".join(commands("secrets", "rotate", "--master", status=2).lower().split())
+    assert "nothing was changed" in commands("secrets", "rotate", "--master", status=2).lower()
     path.write_text(f"{NEW}\n{KEY}\n")
     assert "1 tenants" in commands("secrets", "rotate", "--master")
     assert revealed(new, tenant).variables["MODEL_KEY"] == "value"
@@ -103,6 +104,8 @@ def test_secrets_stay_readable_while_both_kinds_of_keys_are_replaced(commands: C
         (("dispatcher", "--engine", "ray://"), "give local, modal, auto, or ray://HOST:PORT"),
         (("dispatcher", "--engine", "modal", "--sandbox", "process"), "leave --sandbox out"),
         (("dispatcher", "--engine", "modal", "--api", "http://127.0.0.1:8600"), "an API on loopback"),
+        (("api", "--allow-network", "everything"), "--allow-network"),
+        (("api", "--oidc", "http://issuer"), "--oidc"),
         (("tenants", "list", "--database", "absent.db"), "there is no database absent.db"),
         (("tenants", "list", "--database", "postgres://user:secret@host"), "postgres"),
     ],
@@ -111,15 +114,28 @@ def test_a_wrong_command_is_refused_with_what_to_do(
     commands: Commands, arguments: tuple[str, ...], message: str
 ) -> None:
     commands.records.insert(Tenant(tenant=TENANTS, id="tenant_1", name="Acme"))
-    printed = " ".join(commands(*arguments, status=2).split())
+    printed = commands(*arguments, status=2)
     assert message in printed
     assert "secret@" not in printed
+
+
+def test_a_store_of_runs_that_is_missing_or_of_another_database_is_refused(commands: Commands, tmp_path: Path) -> None:
+    own, other, mistyped = (str(tmp_path / name) for name in ("own.db", "other.db", "mistyped.db"))
+    for store in (own, other):
+        open_store(store).close()
+    commands("tenants", "create", "Acme")
+    assert "nothing was deleted" in commands("tenants", "delete", "Acme", "--journals", own, status=2)
+    for command in (("tenants", "delete", "Acme", "--yes"), ("backup", "create", mistyped), ("dispatcher",), ("api",)):
+        for store, words in ((other, "are not used together"), (mistyped, "there is no store of runs")):
+            assert words in commands(*command, "--journals", store, status=2), command
+        assert not Path(mistyped).exists()
+    assert "are not used together" in commands("dispatcher", "--database", mistyped, "--journals", own, status=2)
 
 
 def test_a_name_of_two_tenants_needs_the_id(commands: Commands) -> None:
     for number in "12":
         commands.records.insert(Tenant(tenant=TENANTS, id=f"tenant_{number}", name="Acme"))
-    assert "give an id" in " ".join(commands("keys", "create", "Acme", status=2).split())
+    assert "give an id" in commands("keys", "create", "Acme", status=2)
     assert commands("keys", "create", "tenant_2").startswith("grk_")
 
 

@@ -173,18 +173,11 @@ def test_ids_of_one_thread_sort_by_time_also_within_a_millisecond_and_differ() -
     assert {len(each) for each in made} == {len("job_") + 32}
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_what_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "records.db"
     content = b"no database at all" * 100
     path.write_bytes(content)
-    with pytest.raises(RecordError):
-        open_records(str(path))
+    for place in (path, path / "below.db", tmp_path):
+        with pytest.raises(RecordError):
+            open_records(str(place))
     assert path.read_bytes() == content
-
-
-@pytest.mark.parametrize("place", ["file/below.db", "folder"])
-def test_a_place_where_no_file_can_be_is_an_error(tmp_path: Path, place: str) -> None:
-    (tmp_path / "file").touch()
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(RecordError):
-        open_records(str(tmp_path / place))
