@@ -61,13 +61,15 @@ class Record(BaseModel):
     """A document of one tenant; (`kind`, `tenant`, `id`) is unique.
 
     `kind`: names the type in the store. `indexed`: the fields that a page of records can be selected by, whose values
-    are texts or None. `version`: the number of times it was written; a write that does not know the present one fails.
+    are texts or None. `ordered`: the field of unique texts by which pages are sorted. `version`: the
+    number of times it was written; a write that does not know the present one fails.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: ClassVar[str]
     indexed: ClassVar[tuple[str, ...]] = ()
+    ordered: ClassVar[str] = "id"
 
     tenant: str
     id: str = Field(max_length=LONGEST_ID)
@@ -180,15 +182,15 @@ class RecordStore:
         limit: int = LARGEST_PAGE,
         newest_first: bool = False,
     ) -> list[R]:
-        """Return records in the order of their ids, those that follow the id `after`. `tenant`: None for all tenants.
+        """Return records in their order, those that follow the place `after`. `tenant`: None for all tenants.
 
         Raises:
             ValueError: `where` names a field that is not indexed.
         """
-        condition = _selected(type_, tenant, where)
+        condition, place = _selected(type_, tenant, where), type_.ordered
         if after is not None:
-            condition["id"] = Compared("<" if newest_first else ">", after)
-        order = ("-id" if newest_first else "id", "tenant")
+            condition[place] = Compared("<" if newest_first else ">", after)
+        order = (f"-{place}" if newest_first else place, "tenant")
         return [type_.model_validate_json(body) for body in self._bodies(type_, condition, order, limit)]
 
     def every(
@@ -197,7 +199,7 @@ class RecordStore:
         """Yield records as `page` returns them, a page at a time; those that are added meanwhile may be left out."""
         while page := self.page(type_, tenant, where, after=after):
             yield from page
-            after = page[-1].id
+            after = getattr(page[-1], type_.ordered)
 
     def count(self, type_: type[Record], tenant: str | None, where: Where | None = None) -> int:
         """Return how many records a page without limit would hold."""
@@ -258,16 +260,17 @@ def translated() -> Iterator[None]:
 @functools.cache
 def table_of(type_: type[Record]) -> Table:
     """Return the table of a type; it has a column for each field that records are selected by."""
-    fields = tuple(f"by_{name}" for name in type_.indexed)
-    orders = [(name, *others) for name in fields for others in (("tenant", "id"), ("id", "tenant"))]
-    columns = ("tenant", "id", "version", "write", "body", *fields)
-    return Table(f"record_{type_.kind}", ("tenant", "id"), columns, (("id", "tenant"), *orders))
+    fields, key, place = tuple(f"by_{name}" for name in type_.indexed), ("tenant", "id"), type_.ordered
+    orders = [(*by, *others) for by in ((), *zip(fields)) for others in (("tenant", place), (place, "tenant"))]
+    columns = dict.fromkeys((*key, place, "version", "write", "body", *fields))
+    return Table(f"record_{type_.kind}", key, tuple(columns), tuple(each for each in orders if each != key))
 
 
 def _row(record: Record) -> dict[str, Any]:
     fields = {f"by_{name}": getattr(record, name) for name in record.indexed}
     written = {"version": record.version, "write": uuid.uuid4().hex, "body": record.model_dump_json()}
-    return {"tenant": record.tenant, "id": record.id, **written, **fields}
+    place = {record.ordered: getattr(record, record.ordered)}
+    return {"tenant": record.tenant, "id": record.id, **place, **written, **fields}
 
 
 def _written(rows: Rows, record: Record, row: dict[str, Any]) -> bool:

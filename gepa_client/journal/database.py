@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 from evolverpc_common.installation import installed_version
 from gepa_client.errors import JournalError
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 """Raised by each change of a table; a database of another version is refused."""
 
 Record = dict[str, Any]

@@ -69,7 +69,7 @@ class Page(BaseModel, Generic[V]):
 
 def next_of(records: list[R], query: PageQuery) -> str | None:
     """Return what the next page follows; None if this is the last one."""
-    return records[-1].id if len(records) == query.limit else None
+    return str(getattr(records[-1], records[-1].ordered)) if len(records) == query.limit else None
 
 
 def known(records: TenantRecords, type_: type[R], id_: str, what: str, field: str | None = None) -> R:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from gepa_service.records import Record, now
+from gepa_service.records import Record, new_id, now
 
 OWN_IDS = "program_"
 """How the ids begin that the service gives to versions."""
@@ -78,12 +78,14 @@ class Program(Record):
     version of a line is active. `texts`: by component. `program_json`: what the program's `finalize` wrote, if it did;
     `program_json_path`: the file that it is in, from the program's folder.
     `certificate`: as `certificate.json`; `verdict`: its verdict, None without one; `leaks`: whether leaks
-    weaken that, as of test rows that are training rows too.
+    weaken that, as of test rows that are training rows too. `made`: sorts by time, as chosen ids do not.
     """
 
     kind: ClassVar[str] = "program"
     indexed: ClassVar[tuple[str, ...]] = ("line", "job_id", "verdict", "client_id")
+    ordered: ClassVar[str] = "made"
 
+    made: str = Field(default_factory=lambda: new_id("made"))
     line: str
     job_id: str
     client_id: str | None = None

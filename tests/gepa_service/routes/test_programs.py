@@ -28,7 +28,7 @@ def version(acme: TenantRecords, name: str, **fields: Any) -> Program:
         "texts": {"prompt": name},
         **fields,
     }
-    record = Program(tenant="acme", id=f"program_{name}", **whole)
+    record = Program(**{"tenant": "acme", "id": f"program_{name}", **whole})
     acme.insert(record)
     return record
 
@@ -40,9 +40,12 @@ async def active(caller: Caller) -> str | None:
 
 async def test_versions_are_listed_and_shown_with_who_promoted_them(editor: Caller, acme: TenantRecords) -> None:
     version(acme, "a", verdict="improved", parents=("program_0",), diff="d", score=0.5)
+    version(acme, "own", id="an-id-of-its-own", line="own")
     version(acme, "b", line="other", job_id="job_2")
-    listed = (await editor("GET", "/programs")).json()["items"]
-    assert [each["program_id"] for each in listed] == ["program_b", "program_a"]
+    first = (await editor("GET", "/programs?limit=2")).json()
+    rest = (await editor("GET", f"/programs?after={first['next']}")).json()
+    listed = [each["program_id"] for each in first["items"] + rest["items"]]
+    assert (listed, rest["next"]) == (["program_b", "an-id-of-its-own", "program_a"], None)
     for query, found in (("verdict=improved", "program_a"), ("job_id=job_2", "program_b"), ("line=other", "program_b")):
         assert [each["program_id"] for each in (await editor("GET", f"/programs?{query}")).json()["items"]] == [found]
     await editor("POST", "/program/program_a/promote", {})
