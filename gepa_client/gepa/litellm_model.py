@@ -18,6 +18,7 @@ from evolverpc_common.model_prices import PriceTable, TokenCounts
 from evolverpc_common.rate_limiter import RateLimiter
 from gepa_client.errors import ConnectionLost
 from gepa_client.journal.answer_entries import CUT_OFF
+from gepa_client.settings.run_settings import MODEL_FORM
 from gepa_client.transport.event_loop import CancelToken
 
 logger = logging.getLogger(__name__)
@@ -166,7 +167,7 @@ def fault(name: str, kwargs: Mapping[str, Any]) -> str | None:
             api_key=kwargs.get("api_key"),
         )
     except litellm.BadRequestError:
-        return f"{name}: no provider is known by this name; write it as PROVIDER/MODEL, as in openai/gpt-5"
+        return f"{name}: no provider is known by this name; {MODEL_FORM}"
     if "custom_llm_provider" in kwargs or any(kwargs.get(key) for key in CREDENTIALS):
         return None
     missing = litellm.validate_environment(name)["missing_keys"]

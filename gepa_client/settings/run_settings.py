@@ -109,7 +109,13 @@ def _as_text(value: Any) -> Any:
     return str(value) if type(value) is int else value
 
 
+MODEL_FORM = "write it as PROVIDER/MODEL, as in openai/gpt-5"
+_MODEL = re.compile(r"[^\s/]+(/\S+)?")
+
+
 def _model_or_none(value: Any) -> Any:
+    if isinstance(value, str) and not _MODEL.fullmatch(value):
+        raise ValueError(f"this names no model; {MODEL_FORM}")
     return None if value == "program" else value
 
 

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
+from evolverpc_common.git import GitError, run_git
 from evolverpc_common.network_addresses import Network
 from gepa_client.settings.run_config import SETTINGS, RunConfig
 from gepa_client.settings.run_settings import ROW_SUFFIXES, SandboxSettings, parse_secret_header
@@ -118,6 +120,11 @@ def checked_settings(given: Mapping[str, Any], networks: Sequence[Network], *, m
         config = RunConfig.model_validate(dict(given))
     except ValidationError as error:
         raise _refused(error) from None
+    if config.ref is not None:
+        try:
+            run_git("check-ref-format", "--allow-onelevel", config.ref, folder=Path("/"))
+        except (GitError, ValueError):
+            raise SettingRefused("ref", "`ref`: git takes no such name; give a branch, a tag or a commit") from None
     for name, most in LARGEST.items():
         if getattr(config, name) > most:
             raise SettingRefused(name, f"`{name}` is at most {most:g} at this service")
@@ -152,7 +159,7 @@ def repository_path(text: str, suffixes: tuple[str, ...] = ROW_SUFFIXES) -> str:
     Raises:
         ValueError: it is absolute, leads out of the repository, or ends in none of `suffixes`.
     """
-    if text.startswith(("/", "~", "-")) or ".." in text.split("/") or not text.isprintable() or "=" in text:
+    if re.search(r"^[/~ -]|[=\\]|://|(^|/)\.(\.|git)(/|$)", text) or not text.isprintable():
         raise ValueError("give a path in the repository, from the program's folder")
     if not text.lower().endswith(suffixes):
         raise ValueError(f"rows and programs are read from {', '.join(suffixes)} files")

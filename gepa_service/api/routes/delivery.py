@@ -16,7 +16,7 @@ from gepa_client.evolution.names import component_texts
 from gepa_service.api.access import Parts, Writer
 from gepa_service.api.pages import Id, RequestBody
 from gepa_service.api.problems import Problem, documented
-from gepa_service.api.routes.jobs import Ref
+from gepa_service.api.routes.jobs import LONGEST_NAME
 from gepa_service.api.routes.programs import known_program
 from gepa_service.api.routes.repositories import allowed_or_problem, own_installation
 from gepa_service.jobs.report import NoReport, story_of
@@ -34,6 +34,8 @@ LONGEST_TITLE = 200
 LONGEST_BODY = 60_000
 """Characters of a pull request's text; GitHub takes 65,536."""
 
+BRANCH_PATTERN = r"^[^\s\x00-\x1f\x7f~^:?*\[\\-][^\s\x00-\x1f\x7f~^:?*\[\\]*$"
+
 ABANDONED_AFTER = timedelta(minutes=20)
 """A delivery that took longer than this was cut off, and may be begun again."""
 
@@ -42,7 +44,7 @@ class DeliverRequest(RequestBody):
     """How a version is delivered. `base`: the branch that the pull request is for; by default the default branch."""
 
     mode: Literal["pull_request", "patch"] = "pull_request"
-    base: Ref | None = None
+    base: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=BRANCH_PATTERN)] | None = None
     title: Annotated[str, Field(min_length=1, max_length=LONGEST_TITLE, pattern=r"^[^\x00-\x1f\x7f]+$")] | None = None
 
 

@@ -40,12 +40,10 @@ Row = Annotated[dict[str, JsonValue], AfterValidator(with_integers_packed)]
 """A row, with a marker in place of each large integer, as what reads it after may round one."""
 
 Rows = Annotated[list[Row], Field(min_length=1, max_length=MOST_ROWS)]
-Path = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
-RowsPath = Annotated[Path, AfterValidator(repository_path)]
-JsonPath = Annotated[Path, AfterValidator(partial(repository_path, suffixes=(".json",)))]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+RowsPath = Annotated[Name, AfterValidator(repository_path)]
+JsonPath = Annotated[Name, AfterValidator(partial(repository_path, suffixes=(".json",)))]
 ModuleName = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\s\x00-\x1f-][^\x00-\x1f]*$")]
-REF_PATTERN = r"^[^\s\x00-\x1f\x7f~^:?*\[\\-][^\s\x00-\x1f\x7f~^:?*\[\\]*$"
-Ref = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=REF_PATTERN)]
 PositiveCount = Annotated[int, Field(ge=1, le=10**9)]
 PositiveAmount = Annotated[float, Field(gt=0, le=1e9)]
 
@@ -62,7 +60,7 @@ class Source(RequestBody):
 
     repo_url: Annotated[str, Field(min_length=1, max_length=LONGEST_URL)] | None = None
     client_id: Id | None = None
-    ref: Ref | None = None
+    ref: Name | None = None
 
     @model_validator(mode="after")
     def _one_repository(self) -> Self:
@@ -96,7 +94,7 @@ class OptimizeRequest(Source):
     valset_path: RowsPath | None = None
     testset: Rows | None = None
     testset_path: RowsPath | None = None
-    reflection_lm: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] | None = None
+    reflection_lm: Name | None = None
     max_metric_calls: PositiveCount | None = None
     num_threads: PositiveCount | None = None
     evolve: Evolve | None = None

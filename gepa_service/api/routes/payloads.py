@@ -11,7 +11,7 @@ from fastapi import Query
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from gepa_service.api.pages import Id, PageQuery, RequestBody, View
-from gepa_service.api.routes.jobs import LONGEST_NAME, MOST_ROWS, JsonPath, ModuleName, Row, Source, serve_flags
+from gepa_service.api.routes.jobs import MOST_ROWS, JsonPath, ModuleName, Name, Row, Source, serve_flags
 from gepa_service.jobs.settings_of_jobs import SandboxOptions
 from gepa_service.model.program_version import OWN_IDS, branch_of
 from gepa_service.model.work import PROMPT, ProgramWork, TaskResult, Work
@@ -25,7 +25,6 @@ LONGEST_MS = 24 * 3_600_000
 LONGEST_WAIT_S = 600.0
 MOST_RESULTS = 1000
 
-Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
 Texts = Annotated[dict[Name, Text], Field(min_length=1, max_length=MOST_COMPONENTS)]
 Milliseconds = Annotated[int, Field(ge=1, le=LONGEST_MS)]

@@ -83,11 +83,14 @@ WRONG: list[tuple[dict[str, Any], str | None, str]] = [
     ({"options": {"pass_env": ["LD_PRELOAD"]}}, "options.pass_env", "cannot be the name of a secret"),
     ({"options": {"secret_headers": ["a.com X=PATH"]}}, "options.pass_env", "cannot be the name of a secret"),
     ({"options": {"secret_headers": ["10.0.0.1 X=KEY"]}}, "options.secret_headers", "not a public host"),
+    ({"reflection_lm": "openai/"}, "reflection_lm", "PROVIDER/MODEL"),
     ({"trainset_path": "../rows.jsonl"}, "trainset_path", "in the repository"),
+    ({"trainset_path": "https://x/rows.jsonl"}, "trainset_path", "in the repository"),
     ({"trainset_path": "rows.txt"}, "trainset_path", "are read from"),
     ({"trainset_path": "rows.jsonl", "trainset": [{}]}, None, "trainset_path"),
     ({"max_metric_calls": None}, "max_metric_calls", "nothing would end"),
-    ({"ref": "--upload-pack=date"}, None, "ref"),
+    ({"ref": "--upload-pack=date"}, "ref", "give a branch"),
+    ({"ref": "a..b"}, "ref", "give a branch"),
     ({"program": "a\0b"}, None, "program"),
     ({"program": "--help"}, None, "program"),
     ({"client_id": "client_1"}, None, "one of"),
@@ -124,6 +127,8 @@ async def test_a_pending_job_is_paused_resumed_and_cancelled(editor: Caller, pro
     job_id = made.json()["job_id"]
     assert (await editor("POST", f"/job/{job_id}/pause")).json()["status"] == "paused"
     assert (await editor("POST", f"/job/{job_id}/resume")).json()["status"] == "pending"
+    for budget in ({}, {"max_metric_calls": -1}, {"seed": 1}, {"max_cost_usd": "x"}):
+        assert (await editor("PATCH", f"/job/{job_id}", budget)).status_code == 422
     changed = await editor("PATCH", f"/job/{job_id}", {"max_metric_calls": 99, "max_cost_usd": 2})
     assert (changed.json()["max_metric_calls"], changed.json()["max_cost_usd"]) == (99, 2)
     assert "auto" not in (await editor("GET", f"/job/{job_id}")).json()["settings"], "it limits the same"
@@ -134,12 +139,6 @@ async def test_a_pending_job_is_paused_resumed_and_cancelled(editor: Caller, pro
         refused = await editor(method, f"/job/{job_id}{path}", LEAST if method == "PATCH" else None)
         assert refused.status_code == 409
         assert "cancelled" in refused.json()["detail"]
-
-
-async def test_a_wrong_budget_is_refused(editor: Caller, program: str) -> None:
-    job_id = await submitted(editor, program)
-    for budget in ({}, {"max_metric_calls": -1}, {"seed": 1}, {"max_cost_usd": "x"}):
-        assert (await editor("PATCH", f"/job/{job_id}", budget)).status_code == 422
 
 
 async def test_work_beyond_a_quota_is_refused_with_the_quota_and_when_to_try_again(
