@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
-from rich.console import Console
 
 from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, command, duration
 from evolverpc_common.settings.sources import SettingsError
@@ -22,6 +21,7 @@ from gepa_client.settings.run_settings import SandboxKind
 from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.views.console import (
     PAUSED,
+    cut_cell,
     echo,
     echo_next,
     fail,
@@ -52,27 +52,24 @@ class ListedSandbox:
     found: "SandboxInfo"
     ended: bool = False
 
+    @property
+    def run(self) -> str:
+        """The id of its run; empty if it has none."""
+        return self.found.labels.get(RUN_LABEL, "")
+
     def as_json(self, *, swept: bool) -> dict[str, Any]:
         """Return the object that `--json` prints."""
         found = self.found
         return {
             "id": found.id,
             "sandbox": self.kind,
-            "run": found.labels.get(RUN_LABEL),
+            "run": self.run or None,
             "name": found.labels.get("name"),
             "created": found.created,
             "owner": found.owner,
             "orphan": found.orphan,
             **({"ended": self.ended} if swept else {}),
         }
-
-
-@dataclass
-class _Listing:
-    """The sandboxes found, and the kinds that could not be listed, with the reason."""
-
-    found: list[ListedSandbox]
-    unreachable: dict[SandboxKind, str]
 
 
 def sandboxes(
@@ -130,26 +127,22 @@ def sandboxes(
             refuse("exec runs a command in one sandbox: leave --publish, --sweep and --run out")
         raise typer.Exit(_exec(action, timeout, as_json=as_json))
     if repo is not None:
-        given = {
-            "repo": repo,
-            "ref": ref,
-            "git_token_file": git_token_file,
-            "sandbox": sandbox or "modal",
-        }
-        _publish(given | ({"modal_app": modal_app} if modal_app is not None else {}))
+        source = {"repo": repo, "ref": ref, "git_token_file": git_token_file}
+        _publish({**source, "sandbox": sandbox or "modal", "modal_app": modal_app})
         return
     kinds = (sandbox,) if sandbox is not None else tuple(kind for kind in KINDS if kind != "modal" or _has_modal())
-    listing = asyncio.run(_list_sandboxes(kinds, run, modal_app, sweep=sweep, orphans_only=not every and run is None))
+    orphans_only = not every and run is None
+    found, unreachable = asyncio.run(_list_sandboxes(kinds, run, modal_app, sweep=sweep, orphans_only=orphans_only))
     if as_json:
-        for each in listing.found:
+        for each in found:
             print_json(each.as_json(swept=sweep))
     else:
         named = {"--sandbox": sandbox, "--modal-app": modal_app}
         again = [word for flag, value in named.items() if value is not None for word in (flag, value)]
-        _show(listing.found, run, again, sweep=sweep)
-    for kind, why in listing.unreachable.items():
+        _show(found, run, again, sweep=sweep)
+    for kind, why in unreachable.items():
         fail(f"{kind}: {why}")
-    if listing.unreachable:
+    if unreachable:
         raise typer.Exit(PAUSED)
 
 
@@ -203,13 +196,14 @@ def _publish(given: dict[str, Any]) -> None:
 
 async def _list_sandboxes(
     kinds: tuple[SandboxKind, ...], run: str | None, modal_app: str | None, *, sweep: bool, orphans_only: bool
-) -> _Listing:
+) -> tuple[list[ListedSandbox], dict[SandboxKind, str]]:
+    """Return the sandboxes found, and the kinds that could not be listed, with the reason."""
     from sandbox_runtime import SandboxError  # `--help` does without
     from sandbox_runtime.backends import open_runtime
     from sandbox_runtime.endpoints_file import sweep_endpoints_folders
 
     labels = {RUN_LABEL: run[:LABEL_LENGTH]} if run is not None else None
-    listing = _Listing([], {})
+    all_found, unreachable = list[ListedSandbox](), dict[SandboxKind, str]()
     for kind in kinds:
         listed: list[ListedSandbox] = []
         try:
@@ -220,12 +214,11 @@ async def _list_sandboxes(
                     ended = await runtime.sweep(labels, orphans_only=orphans_only)
                     listed = [replace(each, ended=each.found.id in ended) for each in listed]
         except (SandboxError, OSError) as error:
-            listing.unreachable[kind] = str(error)
-        listing.found += listed
+            unreachable[kind] = str(error)
+        all_found += listed
     if sweep:
         await asyncio.to_thread(sweep_endpoints_folders)
-    listing.found.sort(key=lambda each: each.found.created)
-    return listing
+    return sorted(all_found, key=lambda each: each.found.created), unreachable
 
 
 def _has_modal() -> bool:
@@ -236,36 +229,30 @@ def _has_modal() -> bool:
     return bool(os.environ.get("MODAL_TOKEN_ID")) or Path(config).expanduser().is_file()
 
 
-def _show(found: list[ListedSandbox], run: str | None, again: Sequence[str], *, sweep: bool) -> None:
-    """Print the list and the next command; `again`: flags that a command about the same sandboxes needs."""
+def _show(found: Sequence[ListedSandbox], run: str | None, again: Sequence[str], *, sweep: bool) -> None:
+    """Print a table for each run and the next command; `again`: flags that one about the same sandboxes needs."""
     console = make_console()
-    if found:
-        _show_table(console, found, swept=sweep)
-    else:
+    if not found:
         echo(console, "no sandboxes" + (f" of run {safe_line(run)}" if run is not None else ""))
-    left = not sweep and any(each.found.orphan for each in found)
-    following = command("sandboxes", "--sweep", *again, store=None) if left else command("runs", store=None)
-    echo_next(console, following)
-
-
-def _show_table(console: Console, found: Sequence[ListedSandbox], *, swept: bool) -> None:
-    """Print a table of sandboxes; `swept`: they were to be ended."""
-    table = plain_table()
-    for heading in ("id", "sandbox", "run", "age", "owner", "state"):
-        table.add_column(heading, no_wrap=heading != "owner", justify="right" if heading == "age" else "left")
-    for each in found:
-        state = "[yellow]orphan[/]" if each.found.orphan else "in use"
-        table.add_row(
-            safe_line(each.found.id, 64),
-            each.kind,
-            safe_line(each.found.labels.get(RUN_LABEL, ""), LABEL_LENGTH),
-            duration(max(0.0, time.time() - each.found.created)),
-            safe_line(each.found.owner, 80),
-            "[green]ended[/]" if each.ended else state,
-        )
-    console.print(table, soft_wrap=not console.is_terminal)
+    for of in sorted({each.run for each in found}):
+        echo(console, f"[bold]run {safe_line(of)}[/]" if of else "[bold]of no run[/]")
+        table = plain_table("id", "sandbox", "age", "state")
+        table.add_column("owner")  # alone it is cut on a narrow terminal
+        for each in (each for each in found if each.run == of):
+            state = "[yellow]orphan[/]" if each.found.orphan else "in use"
+            table.add_row(
+                safe_line(each.found.id),
+                each.kind,
+                duration(max(0.0, time.time() - each.found.created)),
+                "[green]ended[/]" if each.ended else state,
+                cut_cell(safe_line(each.found.owner)),
+            )
+        console.print(table)
     ended, orphans = sum(each.ended for each in found), sum(each.found.orphan for each in found)
-    if swept:
+    if sweep and found:
         echo(console, f"{ended} sandbox{'' if ended == 1 else 'es'} ended, {len(found) - ended} left")
     elif orphans:
         echo(console, f"[yellow]{orphans} of {len(found)} have no owner any more[/]")
+    left = orphans and not sweep
+    following = command("sandboxes", "--sweep", *again, store=None) if left else command("runs", store=None)
+    echo_next(console, following)
