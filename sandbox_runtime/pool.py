@@ -28,7 +28,7 @@ class PoolEvent:
     """One change of a pool, reported on its event loop; `ready` of the `wanted` sandboxes run after it.
 
     `ready`: a sandbox is in the endpoints file. `failed`: a start failed and is repeated in `seconds`; reported once
-    for starts that fail together for one reason. `unasked`: a server refused its token, and its endpoint could not be
+    for starts that fail together at one stage. `unasked`: a server refused its token, and its endpoint could not be
     renewed. `died`: a sandbox ended by itself and is replaced in `seconds`. `not_freed`: something of one, or of
     several if there is no `id`, may be left; a sweep ends it. `grows`, `shrinks`: there is work for more, or for fewer;
     those that retire leave the endpoints file. `gave_up`: none runs and starts have failed too often in a row.
@@ -387,7 +387,8 @@ class _StartLimits:
     def failed(self, failures: int, error: Exception) -> bool:
         """Record a failed start. `failures`: what `attempt` yielded. Return whether the failure is new."""
         if failures != self.in_a_row:
-            return str(error) != str(self.first_error)
+            # The texts of their servers name files and times of their own.
+            return len({getattr(each, "stage", str(each)) for each in (error, self.first_error)}) > 1
         self.in_a_row += 1
         self.first_error = self.first_error or error
         self.hold(min(LONGEST_PAUSE_S, self._first_pause_s * 2.0**failures))

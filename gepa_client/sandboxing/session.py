@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePath
 from types import FrameType
@@ -135,16 +135,17 @@ SERVER, WARNING = "evolverpc serve: ", "evolverpc serve: warning: "
 class SessionNotStarted(Exception):
     """No sandbox became ready; the text begins with what its server refused, if it did, and has the end of its log.
 
-    `must_publish`: at Modal, the environment was never built. `was_interrupted`: a process was killed, so another try
-    may succeed.
+    `must_publish`: at Modal, the environment was never built. `size`: how many were wanted. `was_interrupted`: a
+    process was killed, so another try may succeed.
     """
 
-    def __init__(self, error: BaseException, *, must_publish: bool) -> None:
+    def __init__(self, error: BaseException, *, must_publish: bool, size: int = 1) -> None:
         tail = str(getattr(error, "log_tail", "")).strip()
         more = f"\n{tail}" if tail and tail not in str(error) else ""
         refused = [text for text in tail.splitlines() if text.startswith(SERVER) and not text.startswith(WARNING)]
         first = f"{refused[-1].removeprefix(SERVER)}\n" if refused else ""
-        super().__init__(f"{first}no sandbox could be started: {error}{more}")
+        none = "no sandbox" if size == 1 else f"none of {size} sandboxes"
+        super().__init__(f"{first}{none} could be started: {error}{more}")
         self.must_publish = must_publish
         self.was_interrupted = isinstance(error, RuntimeInterrupted)
 
@@ -188,7 +189,7 @@ class SandboxSession(NoSandboxes):
                     if not isinstance(message.error, SandboxError | OSError | ValueError):
                         raise message.error
                     unpublished = isinstance(message.error, EnvironmentMissing) and self.settings.sandbox == "modal"
-                    raise SessionNotStarted(message.error, must_publish=unpublished) from message.error
+                    raise SessionNotStarted(message.error, must_publish=unpublished, size=self._size) from message.error
                 case Log():
                     show(message)
                 case GatewayRefusal():
@@ -197,7 +198,8 @@ class SandboxSession(NoSandboxes):
                 case PoolEvent():
                     progress(f"{message.ready} of {message.wanted} sandboxes ready")
                     is_ready = message.kind == "ready"
-                    if message.kind == "failed" and (log := pool_log(message)) is not None:
+                    brief = replace(message, detail=message.detail.partition("\n")[0])  # the error has the rest
+                    if message.kind == "failed" and (log := pool_log(brief)) is not None:
                         show(log)
                 case _:
                     for_driver.append(message)

@@ -115,16 +115,16 @@ def test_the_first_is_ready_when_the_block_begins_and_all_are_gone_after_it(
     assert "the first of 3 sandboxes was ready" in output
 
 
-def test_if_no_sandbox_starts_the_reason_and_the_next_command_are_printed(
+def test_if_no_sandbox_starts_the_reason_and_the_next_command_are_printed_once(
     setup: FakeSetup, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    setup.fails = RuntimeUnavailable("there is no bwrap: apt-get install bubblewrap")
-    with pytest.raises(typer.Exit) as ended, sandboxed(settings(), "run", AGAIN, failed=3):
+    setup.fails = SandboxNotReady("sandbox c1 did not become ready (main)\nSyntaxError: invalid syntax", stage="main")
+    with pytest.raises(typer.Exit) as ended, sandboxed(settings(sandboxes=4), "run", AGAIN, failed=3):
         pytest.fail("nothing is there to work with")
-    output = capsys.readouterr().err
+    output = "".join(capsys.readouterr())
     assert ended.value.exit_code == 3
-    assert str(setup.fails) in output
-    assert AGAIN in output
+    assert output.count("SyntaxError: invalid syntax") == 1
+    assert f"none of 4 sandboxes could be started: {setup.fails}\nonce that is fixed: {AGAIN}" in output
     assert setup.closed == 1
 
 

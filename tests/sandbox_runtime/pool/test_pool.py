@@ -68,7 +68,7 @@ async def test_starts_that_fail_together_are_one_failure_and_then_one_is_tried_a
     async def fail(begun: int) -> None:
         if begun <= 10:
             await together.wait()
-            raise not_ready()
+            raise SandboxNotReady(f"start {begun} failed", stage="ready")
         if begun == 11:
             raise not_ready()
 
