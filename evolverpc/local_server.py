@@ -6,7 +6,6 @@ Rows of a DSPy program that are objects of the script stay here: the program get
 import contextvars
 import functools
 import hashlib
-import os
 import secrets
 import sys
 import tempfile
@@ -132,8 +131,12 @@ def _settings(program: object, server: Mapping[str, Any]) -> Settings:
 
 def _name() -> str:
     """Return the name of a program that is an object: that of the script."""
-    script = getattr(sys.modules["__main__"], "__file__", None)
-    return "notebook" if script is None else Path(os.fspath(script)).stem
+    return Path(script_name() or "notebook").stem
+
+
+def script_name() -> str:
+    """Return the name of the script's file; "" in a notebook, and at a prompt."""
+    return Path(getattr(sys.modules["__main__"], "__file__", None) or "").name
 
 
 async def _next(serving: AsyncGenerator[str, None]) -> str:

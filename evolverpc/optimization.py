@@ -1,17 +1,20 @@
 """`evolverpc.optimize`: one call that serves a program, runs the optimizer, and returns the best candidate."""
 
+import ast
 import difflib
 import inspect
+import linecache
 import os
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any, Unpack
 
 from evolverpc.live_program import Propose, is_dspy
-from evolverpc.local_server import NOT_OF_SERVER, SERVER, held_rows, is_named, served
+from evolverpc.local_server import NOT_OF_SERVER, SERVER, held_rows, is_named, script_name, served
 from evolverpc.result import Result, result_of
 from evolverpc.settings_types import OptimizeSettings
 from evolverpc_common.exact_values import InexactValueError, packed
@@ -106,6 +109,8 @@ def optimize(
             "evolverpc.optimize was called while the program's file was imported by a process of the program: put the "
             'call below `if __name__ == "__main__":`'
         )
+    typed = _Call((), None, {}, _own_source(sys._getframe(1)))
+    run: ForegroundRun | None = None
     try:
         _check_names(settings)
         own: dict[str, Any] = {name: value for name, value in settings.items() if name in SERVER}
@@ -133,10 +138,16 @@ def optimize(
         with ExitStack() as stack:
             endpoint = stack.enter_context(served(program, own, propose, held))
             given |= {"url": [endpoint.url], "token_file": endpoint.token_file}
-            run = _start(given, stack) if resume is None else _continue(given, resume)
-            ended = (run if is_named(program) else replace(run, if_blocked=IF_BLOCKED)).drive()
+            typed = replace(typed, given=given)
+            run = _start(typed, stack) if resume is None else _continue(given, resume)
+            if_blocked = None if is_named(program) else IF_BLOCKED
+            ended = replace(run, if_blocked=if_blocked, resumed_by=typed.again(resume=run.run.id)).drive()
     except (SettingsError, ClientError, RpcError, OSError) as error:
         raise OptimizeError(summary(error)) from None
+    except KeyboardInterrupt:
+        if run is None:
+            raise OptimizeError(f"stopped by hand, so no run began; to repeat: {typed.again()}") from None
+        raise OptimizeError(f"stopped by hand; to continue: {typed.again(resume=run.run.id)}", run.run.id) from None
     return _result(ended)
 
 
@@ -198,14 +209,43 @@ def _a(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-def _start(given: Mapping[str, Any], stack: ExitStack) -> ForegroundRun:
+def _own_source(caller: FrameType) -> str | None:
+    """Return the source of a call that a cell or a prompt makes, which can be pasted there; None of any other."""
+    where: Any = inspect.getframeinfo(caller)
+    lines = linecache.getlines(where.filename)
+    if script_name() or not lines or caller.f_locals is not vars(sys.modules["__main__"]):
+        return None
+    return ast.get_source_segment("".join(lines), where.positions)
+
+
+@dataclass(frozen=True)
+class _Call(GivenArguments):
+    """What was given to the function, for messages that show a call. `source`: of the user's own, if it is known."""
+
+    source: str | None
+
+    def command(self, name: str, **instead: Any) -> str:  # noqa: ARG002  # there is one
+        """Return the call; `instead` replaces or adds keyword arguments."""
+        call: Any = ast.parse(self.source or "evolverpc.optimize(...)", mode="eval").body
+        call.keywords = [each for each in call.keywords if each.arg not in instead]
+        call.keywords += [ast.keyword(name, ast.Constant(value)) for name, value in instead.items()]
+        return ast.unparse(call)
+
+    def again(self, **instead: Any) -> str:
+        """Return the same with where it stands, or what its dots stand for, if it cannot be pasted."""
+        script = script_name()
+        where = f" in {script}" if script else "" if self.source else " with the same arguments"
+        return self.command("optimize", **instead) + where
+
+
+def _start(typed: _Call, stack: ExitStack) -> ForegroundRun:
     """Check the program on a few rows, and create the run, whose process is on `stack`."""
-    settings, faults = load(None, given), list[str]()
+    settings, faults = load(None, typed.given), list[str]()
     launch = stack.enter_context(launched_ahead(settings))
-    typed = _Call((), None, given)
-    run = checked_run(settings, new_run_id(settings.name), typed, _resumed_by(ITS_ID), on_failure=faults.append)
+    resumed_by = replace(typed, source=None).again(resume=ITS_ID)  # the record keeps no arguments: some are secret
+    run = checked_run(settings, new_run_id(settings.name), typed, resumed_by, on_failure=faults.append)
     if run == STOPPED:
-        raise KeyboardInterrupt("the check of a few rows was stopped by hand, so no run was started")
+        raise KeyboardInterrupt
     if isinstance(run, int):
         raise OptimizeError("\n".join(faults))
     return _foreground(settings, default_store(settings.store), run, Path(run.output or ""), launch=launch)
@@ -235,23 +275,8 @@ def _foreground(settings: RunConfig, store: str, run: StoredRun, output: Path, *
         output=output,
         json_events=False,
         display=notebook.NotebookDisplay() if notebook.in_notebook() else None,
-        resumed_by=_resumed_by(run.id),
         **more,
     )
-
-
-def _resumed_by(run_id: str) -> str:
-    script = getattr(sys.modules["__main__"], "__file__", None)
-    where = "" if script is None else f" in {Path(script).name}"
-    return f'evolverpc.optimize(..., resume="{run_id}"){where}'
-
-
-@dataclass(frozen=True)
-class _Call(GivenArguments):
-    """What was given to the function, for messages that show a command."""
-
-    def command(self, name: str, **instead: Any) -> str:  # noqa: ARG002  # there is one
-        return f"evolverpc.optimize({', '.join(['...', *(f'{key}={value!r}' for key, value in instead.items())])})"
 
 
 def _result(ended: RunSummary) -> Result:

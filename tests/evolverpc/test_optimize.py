@@ -155,7 +155,7 @@ def test_ctrl_c_pauses_the_run_and_resume_continues_it_without_repeating_anythin
     assert paused.status == "paused"
     best = int(paused.best_candidate["number"])
     assert best >= 2  # the optimizer is another process: it may take the proposal before the Ctrl-C reaches it
-    again = f'evolverpc.optimize(..., resume="{paused.run_id}")'
+    again = f"evolverpc.optimize(..., resume='{paused.run_id}')"
     assert again in capsys.readouterr().out
     _, stdout, stderr = fork_server.run(["resume", "last"], folder=folder, environment=os.environ)
     assert again in (stdout + stderr).decode()
@@ -174,8 +174,9 @@ def test_ctrl_c_in_the_check_states_what_was_stopped(capsys: pytest.CaptureFixtu
         os.kill(os.getpid(), signal.SIGINT)
         ended.wait(30)
 
-    with pytest.raises(KeyboardInterrupt, match="the check of a few rows was stopped by hand, so no run was started"):
+    with pytest.raises(evolverpc.OptimizeError, match="stopped by hand, so no run began") as stopped:
         short(counting(run), trainset=ROWS[:1])
+    assert stopped.value.run_id is None
     ended.set()
     assert "error: stopped by hand during the check, trying 1 row …\n" in capsys.readouterr().err
 
