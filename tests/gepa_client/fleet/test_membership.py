@@ -83,6 +83,15 @@ async def test_a_program_that_was_changed_while_nothing_was_in_flight_gets_no_ca
         assert watch.of("refused")[0].detail == "program version: 2 instead of 1"
 
 
+async def test_an_endpoint_whose_process_was_replaced_keeps_its_slots(cluster, opened, monkeypatch):
+    monkeypatch.setattr(endpoint, "SILENCE_S", 0.0)
+    server = cluster.start(1)
+    async with opened(server) as fleet:
+        for process in ("another", "a third"):
+            server.forget(process)
+            await results(begin(fleet, process))
+
+
 # --- the fleet file --------------------------------------------------------------------------------------------------
 
 

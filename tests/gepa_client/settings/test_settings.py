@@ -195,7 +195,7 @@ def test_keys_and_passwords_are_not_recorded_but_numbers_of_tokens_and_prompts_a
                 {
                     "api_key": "hush",
                     "max_tokens": 9,
-                    "headers": {"Authorization": "hush"},
+                    "fallbacks": [{"headers": {"Authorization": "hush"}}],
                     "thinking": {"budget_tokens": 9},
                     "credentials": {"client": "hush"},
                 }

@@ -133,11 +133,8 @@ async def test_a_missing_commit_a_branch_from_elsewhere_and_a_program_that_does_
             await server.apply(kind, **given)
         assert caught.value.details["commit"] == "1" * 40
     reported = await server.rejected("patch", diff=changed("texts.py", GREETING, "TEXTS = missing"))
-    assert (reported["stage"], "missing" in reported["reason"], "texts.py" in reported["log_tail"]) == (
-        "start",
-        True,
-        True,
-    )
+    assert reported["stage"] == "start"
+    assert "missing" in reported["reason"] and "texts.py" in reported["log_tail"]
     assert "+TEXTS = missing" in reported["diff"]
     assert str(server.project.beside.parent) not in reported["log_tail"]
 
@@ -155,6 +152,7 @@ async def test_a_check_that_hangs_is_stopped_with_all_it_started(serve: Callable
     server = await serve(check_command=("sh", "-c", f"sleep 300 & echo $! > {pid}; wait"), check_timeout_s=0.5)
     assert (await server.rejected("patch", diff=greets("bye")))["stage"] == "check"
     assert not is_running(int(pid.read_text()))
+    assert len(list((server.program.instances.state.folder / "trees").iterdir())) == 1  # the seed's
 
 
 async def test_a_check_must_leave_the_files_as_they_are(serve: Callable[..., Any]) -> None:
@@ -164,11 +162,8 @@ async def test_a_check_must_leave_the_files_as_they_are(serve: Callable[..., Any
     )
     assert (await server.apply("patch", diff=added("notes/new.txt", "fine\n"))).files == ["notes/new.txt"]
     reported = await server.rejected("patch", diff=added("notes/new.txt"))
-    assert (reported["stage"], "app.py" in reported["reason"], "texts.py" in reported["reason"]) == (
-        "check",
-        True,
-        False,
-    )
+    assert reported["stage"] == "check"
+    assert "app.py" in reported["reason"] and "texts.py" not in reported["reason"]
 
 
 async def test_a_build_that_fails_rejects(serve: Callable[..., Any]) -> None:

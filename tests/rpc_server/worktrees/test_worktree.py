@@ -40,11 +40,8 @@ def root(tmp_path: Path) -> Path:
 
 def test_paths_below_the_users_root_lead_into_the_tree(root: Path) -> None:
     found, tree = in_tree(root, program=str(root / "app.py"), seed_candidate=root / "seed.json", env={"PATH": "x"})
-    assert (found.root, found.program, found.seed_candidate) == (
-        tree.root,
-        str(tree.root / "app.py"),
-        tree.root / "seed.json",
-    )
+    assert (found.root, found.program) == (tree.root, str(tree.root / "app.py"))
+    assert found.seed_candidate == tree.root / "seed.json"
     assert found.python == root / ".venv/bin/python"
     assert found.env["PATH"] == "/built/bin:/usr/bin"
     assert found.env["TMPDIR"] == str(tree.scratch)
