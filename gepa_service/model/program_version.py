@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from gepa_client.certificate.verdict import Verdict
 from gepa_service.records import Record, new_id, now
 
 OWN_IDS = "program_"
@@ -108,7 +109,7 @@ class Program(Record):
     score: float | None = None
     seed_score: float | None = None
     certificate: dict[str, Any] | None = None
-    verdict: Literal["improved", "no difference", "worse"] | None = None
+    verdict: Verdict | None = None
     leaks: bool = False
 
     @property

@@ -3,11 +3,12 @@
 import itertools
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
+from gepa_client.certificate.verdict import Verdict
 from gepa_client.evolution.names import component_texts
 from gepa_service.api.access import Reader, Writer
 from gepa_service.api.pages import Id, Page, Paging, RequestBody, View, known, next_of
@@ -22,7 +23,6 @@ router = APIRouter(tags=["programs"])
 
 LONGEST_LINE = 3000
 LONGEST_REASON = 2000
-Verdict = Literal["improved", "no difference", "worse"]
 
 
 class PromotionView(View):
