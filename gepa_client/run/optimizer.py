@@ -241,7 +241,7 @@ class Optimization:
         ]
         budget = BudgetStop(arguments.pop("max_metric_calls"), reserved, lambda: journal.recorded_further)
         stop_all = SteeredStops(self._steering(watcher, budget, warnings), stops, budget, watcher.begun)
-        callbacks = (datasets, proposals, watcher, guard, warnings)
+        callbacks = (datasets, proposals, watcher, guard, warnings, *stops)
         arguments |= {
             "module_selector": datasets,
             "reflection_strategy": proposals,

@@ -29,7 +29,7 @@ from gepa_client.transport.event_loop import CancelToken
 State = GEPAState[Any, Any]
 
 Stop = Callable[[State], str | None]
-"""Returns why a search ends between two iterations; None if it continues."""
+"""Returns why a search ends between two iterations; None if it continues. It may be a callback of GEPA too."""
 
 LEAST_IDLE = 100
 """Iterations in a row that evaluate nothing before a search ends."""
