@@ -45,7 +45,7 @@ help:
 	@echo "make test         every check there is: format, lint, types, tests of both languages, packages, examples"
 	@echo "                  (ARGS=lint runs one of them)"
 	@echo "make docs         the documentation as a site, in site/"
-	@echo "make faults       30 rounds of every accident: killed processes, bad networks, full disks, jumping clocks"
+	@echo "make faults       make test, then 30 rounds of every accident: killed processes, bad networks, full disks, jumping clocks"
 	@echo "                  (ARGS='-k mongodb' runs some; FAULT_ROUNDS=5 makes it short)"
 	@echo "make conformance  the conformance suite against four servers"
 	@echo "make bench        the benchmarks (20 minutes); each ends with a line of JSON; rewrites docs/benchmarks.md"
@@ -75,7 +75,7 @@ test: .venv/.installed-dev $(TS)/dist/.built $(DASHBOARD)/node_modules/.installe
 docs: .venv/.installed-dev
 	@$(BIN)/python scripts/site.py $(ARGS)
 
-faults: .venv/.installed-dev $(TS)/dist/.built $(DASHBOARD)/node_modules/.installed
+faults: .venv/.installed-dev $(TS)/dist/.built $(DASHBOARD)/node_modules/.installed $(if $(ARGS),,test)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" FAULT_ROUNDS=$${FAULT_ROUNDS:-30} $(BIN)/python -m pytest -m 'faults or repeated or long' -n auto --dist worksteal $(ARGS)
 	@$(if $(ARGS),,NIGHTLY=1 npm --prefix $(DASHBOARD) test)
 
