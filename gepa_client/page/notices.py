@@ -6,16 +6,8 @@ from dataclasses import dataclass
 
 from evolverpc_common.display_text import command, counted, duration, one_line, seconds_since
 from gepa_client.page.page_events import CommandHint, FailureCounts, LongInFlight, Notice, Now, Run
+from gepa_client.page.stuck_examples import stuck_s
 from gepa_client.run.run_counters import LONG_S
-
-STUCK_FACTOR = 10
-"""How much longer than usual an example takes that is stuck."""
-
-STUCK_S, UNKNOWN_S = 30.0, 120.0
-"""Seconds that examples wait at least before they are stuck, and if nothing is known of how long they take."""
-
-REPEATED = 2
-"""After so many time-outs in a row, examples that wait for `LONG_S` are stuck."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +25,6 @@ class NoticeInput:
         if not self.run.driven:
             return [*self._stopped()]
         return [self._lost()] if self.now.lost else [*self._waits()]
-
-    @property
-    def stuck_s(self) -> float | None:
-        """Seconds without a result other than time-outs, if examples wait longer than they usually take."""
-        now = self.now
-        if now.lost or now.waiting_for is not None or not now.in_flight:
-            return None
-        waited = now.longest[0].seconds if now.longest else 0.0
-        quiet = waited if now.no_result_s is None else now.no_result_s
-        if now.timeouts >= REPEATED:
-            return quiet if quiet >= LONG_S else None
-        usual = UNKNOWN_S if now.usual_s is None else STUCK_FACTOR * now.usual_s
-        return quiet if min(quiet, waited) >= max(usual, STUCK_S) else None
 
     def _command(self, name: str, what: str, *words: str) -> CommandHint:
         return CommandHint(command=command(name, self.run.run_id, *words, store=self.store), what=what)
@@ -73,8 +52,8 @@ class NoticeInput:
             yield _wait(
                 proposer, reflecting, *([f"It is to change {', '.join(now.reflecting)}."] if now.reflecting else [])
             )
-        quiet = self.stuck_s or now.no_result_s or 0.0
-        if self.stuck_s is not None or (
+        quiet = stuck_s(self.now) or now.no_result_s or 0.0
+        if stuck_s(self.now) is not None or (
             now.in_flight and quiet >= LONG_S and not is_reflecting and now.waiting_for is None
         ):
             yield self._no_result(quiet)
@@ -83,7 +62,7 @@ class NoticeInput:
 
     def _no_result(self, quiet: float) -> Notice:
         """Return what is in flight, and what to do if it is stuck."""
-        now, is_stuck = self.now, self.stuck_s is not None
+        now, is_stuck = self.now, stuck_s(self.now) is not None
         text: list[str] = []
         if now.longest:
             listed = ", ".join(f"{_example(each)} for {duration(each.seconds)}" for each in now.longest)

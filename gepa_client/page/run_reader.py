@@ -16,6 +16,7 @@ from gepa_client.page.page_events import FailureCounts, Notices, Position, Store
 from gepa_client.page.run_details import RunDetails
 from gepa_client.page.run_state import ending, failure_counts, now_event, run_event, spending_event, steers
 from gepa_client.page.search_reader import SearchReader
+from gepa_client.page.stuck_examples import stuck_s
 
 _log = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ class RunReader:
             self._beat = (run.claim.beat, moment)
         now = now_event(run, self._search, moment - self._beat[1] if driven else None)
         situation = NoticeInput(stated, now, self._failures, self._seed_failed(), self._named)
-        if situation.stuck_s is not None:
+        if stuck_s(now) is not None:
             now.seconds_left = None
         for event in (stated, now, Notices(notices=situation.notices())):
             self._log.add(event)

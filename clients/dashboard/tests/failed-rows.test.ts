@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { FailureCounts, Run } from "../src/generated/events";
-import { failedRows, scaleOf } from "../src/state/failed-rows";
+import { failedRows } from "../src/state/failed-rows";
 
 const failures = { event: "failures", cells: { abc: [0, 2, 3] } } as unknown as FailureCounts;
 
@@ -11,10 +11,4 @@ test("A cell has failed if a failure of its candidate is known there and its sco
   expect(failedRows("other", scores, failures, run)).toBeNull();
   const lower = { settings: { failure_score: -1 } } as unknown as Run;
   expect([...(failedRows("abc", Float64Array.of(-1, 0, 0, 0), failures, lower) as Uint8Array)]).toEqual([1, 0, 0, 0]);
-});
-
-test("Scores between 0 and 1 have the scale from 0 to 1, also if all are equal", () => {
-  expect(scaleOf([Float64Array.of(0, 0), Float64Array.of(Number.NaN)])).toEqual([0, 1]);
-  expect(scaleOf([Float64Array.of(0.5, 0.7)])).toEqual([0, 1]);
-  expect(scaleOf([Float64Array.of(-2, 40)])).toEqual([-2, 40]);
 });

@@ -8,6 +8,7 @@ import pytest
 from gepa_client.journal.run_events import FailureGroup
 from gepa_client.page.notices import NoticeInput
 from gepa_client.page.page_events import CommandHint, FailureCounts, LongInFlight, Notice, Now, Run
+from gepa_client.page.stuck_examples import stuck_s
 
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "/a/b.py", line 3, in run\n    f()\n'
@@ -62,26 +63,24 @@ def situation(found: FailureCounts | None = None, *, seed_failed: bool = False, 
 
 
 @pytest.mark.parametrize(
-    ("stuck_s", "timed_out", "changed"),
+    ("seconds", "changed"),
     [
-        (None, 0, {}),
-        (None, 0, {"no_result_s": 20.0, "longest": waiting(20)}),
-        (None, 0, {"usual_s": 60.0, "no_result_s": 400.0, "longest": waiting(400)}),
-        (None, 0, {"no_result_s": 2.0, "longest": waiting(200)}),  # others bring results
-        (None, 0, {"no_result_s": 200.0, "longest": waiting(12)}),  # reflection took the time
-        (40.0, 0, {"no_result_s": 40.0, "longest": waiting(40)}),
-        (640.0, 2, {"no_result_s": 640.0, "timeouts": 2, "longest": waiting(11)}),  # a time-out ends no stall
-        (None, 0, {"no_result_s": None, "usual_s": None, "last_result": None, "longest": waiting(60)}),
-        (130.0, 0, {"no_result_s": None, "usual_s": None, "last_result": None, "longest": waiting(130)}),
-        (None, 0, {"no_result_s": 640.0, "timeouts": 2, "lost": True}),
-        (None, 0, {"no_result_s": 640.0, "timeouts": 2, "waiting_for": "no endpoint is left"}),
-        (None, 0, {"no_result_s": 640.0, "timeouts": 2, "in_flight": 0}),
+        (None, {}),
+        (None, {"no_result_s": 20.0, "longest": waiting(20)}),
+        (None, {"usual_s": 60.0, "no_result_s": 400.0, "longest": waiting(400)}),
+        (None, {"no_result_s": 2.0, "longest": waiting(200)}),  # others bring results
+        (None, {"no_result_s": 200.0, "longest": waiting(12)}),  # reflection took the time
+        (40.0, {"no_result_s": 40.0, "longest": waiting(40)}),
+        (640.0, {"no_result_s": 640.0, "timeouts": 2, "longest": waiting(11)}),  # a time-out ends no stall
+        (None, {"no_result_s": None, "usual_s": None, "last_result": None, "longest": waiting(60)}),
+        (130.0, {"no_result_s": None, "usual_s": None, "last_result": None, "longest": waiting(130)}),
+        (None, {"no_result_s": 640.0, "timeouts": 2, "lost": True}),
+        (None, {"no_result_s": 640.0, "timeouts": 2, "waiting_for": "no endpoint is left"}),
+        (None, {"no_result_s": 640.0, "timeouts": 2, "in_flight": 0}),
     ],
 )
-def test_examples_are_stuck_that_wait_much_longer_than_usual(
-    stuck_s: float | None, timed_out: int, changed: dict[str, Any]
-) -> None:
-    assert situation(failures("timeout", timed_out) if timed_out else None, **changed).stuck_s == stuck_s
+def test_examples_are_stuck_that_wait_much_longer_than_usual(seconds: float | None, changed: dict[str, Any]) -> None:
+    assert stuck_s(Now(**(CALM | changed))) == seconds
 
 
 def one(found: NoticeInput) -> Notice:

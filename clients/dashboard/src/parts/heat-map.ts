@@ -41,6 +41,19 @@ export function heightOfNames(rows: number): number {
   return rows > ALL_NAMED ? 0 : TOP + rows * NAME_HEIGHT + 2;
 }
 
+/** Return the ends of the colour scale: 0 and 1 for scores between them, else the lowest and the highest score. */
+export function scaleOf(columns: Iterable<Float64Array>): readonly [low: number, high: number] {
+  let low = 0;
+  let high = 1;
+  for (const scores of columns) {
+    for (const value of scores) {
+      if (value < low) low = value;
+      if (value > high) high = value;
+    }
+  }
+  return [low, high];
+}
+
 /** A cell by its column and its place in the order shown. */
 export interface Cell {
   readonly column: number;

@@ -22,16 +22,3 @@ export function failedRows(
   }
   return failed;
 }
-
-/** Return the ends of the colour scale: 0 and 1 for scores between them, else the lowest and the highest score. */
-export function scaleOf(columns: Iterable<Float64Array>): readonly [low: number, high: number] {
-  let low = 0;
-  let high = 1;
-  for (const scores of columns) {
-    for (const value of scores) {
-      if (value < low) low = value;
-      if (value > high) high = value;
-    }
-  }
-  return [low, high];
-}

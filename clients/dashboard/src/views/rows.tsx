@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Choice } from "../parts/choice";
 import { candidateName, count, counted, score } from "../parts/format";
-import { type Cell, type Column, HeatMap, heightOfNames, type MapData } from "../parts/heat-map";
+import { type Cell, type Column, HeatMap, heightOfNames, type MapData, scaleOf } from "../parts/heat-map";
 import { Legend } from "../parts/legend";
 import { scoredRow, selectingRow } from "../parts/row-name";
 import { Table } from "../parts/table";
@@ -11,7 +11,7 @@ import { Inline } from "../parts/text";
 import { useTheme } from "../parts/theme";
 import { pressed, STEP, Zoom } from "../parts/zoom";
 import { href, numberOf, refine } from "../route";
-import { failedRows, scaleOf } from "../state/failed-rows";
+import { failedRows } from "../state/failed-rows";
 import { lowestScore, placesLowest } from "../state/moved-rows";
 import { asRecorded, byDifficulty, rowMeans } from "../state/order";
 import type { Candidate } from "../state/reduce";

@@ -1,8 +1,8 @@
 /** The JSON of any value of a program: what JSON cannot hold is replaced by its type and a text. */
 
 import { type JsonValue, wellFormed } from "./json.js";
+import { asChatMessage } from "./langchain-messages.js";
 import { inspected } from "./runtime.js";
-import { isObject } from "./values.js";
 
 /** Levels of arrays and objects that are kept; those of the steps around a value are left of the 200 of a result. */
 const MAX_DEPTH = 64;
@@ -56,26 +56,4 @@ function replaced(value: unknown): JsonValue {
   } catch {
     return { type: typeof value, repr: "a value that throws when it is read" };
   }
-}
-
-const ROLES = new Map([
-  ["HumanMessage", "user"],
-  ["AIMessage", "assistant"],
-  ["SystemMessage", "system"],
-  ["ToolMessage", "tool"],
-]);
-
-/**
- * Return what `toJSON` of a LangChain message returned as `{role, content}`, with `tool_calls` of `{name, arguments}` if
- * there are any, and everything else as it is.
- */
-function asChatMessage(json: unknown): unknown {
-  if (!isObject(json) || json.lc !== 1 || !Array.isArray(json.id) || !isObject(json.kwargs)) return json;
-  const [parent, name] = json.id.slice(-2).map((part) => String(part).replace(/Chunk$/, ""));
-  const role = parent === "messages" ? ROLES.get(name ?? "") : undefined;
-  if (role === undefined) return json;
-  const { content, tool_calls: calls } = json.kwargs;
-  const message = { role, content: content ?? null };
-  if (!Array.isArray(calls) || calls.length === 0) return message;
-  return { ...message, tool_calls: calls.map((call) => ({ name: call?.name, arguments: call?.args })) };
 }
