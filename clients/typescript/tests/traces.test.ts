@@ -31,6 +31,12 @@ it("whole groups are evicted, the least recently used first, and the lost refere
   });
 });
 
+it("a trajectory that is kept does not count as a part of its result", async () => {
+  const server = await served(programOf({ run: tracing }), { maxResultBytes: 1500 });
+  const [result] = await evaluate(server, ["x".repeat(900)], traced, { group: "g" });
+  expect(result).toMatchObject({ status: "ok", trajectory_ref: expect.any(String) });
+});
+
 it("a trajectory too large to keep is sent inline, and a program that records none has none", async () => {
   const server = await served(programOf({ run: tracing }), { maxTraceBytes: 100 });
   const [result] = await evaluate(server, ["x"], traced, { group: "g" });

@@ -35,7 +35,7 @@ def test_a_copied_row_is_found_with_its_line_and_its_answer_beside_it(monkeypatc
     assert (found.rows, len(found.listed)) == (2, 1)
     texts, training = {"prompt": PROMPT.format(QUESTION)}, {"train": [row("7", {"text": QUESTION})], "test": []}
     assert not find_leaks(texts, {}, training).any, "training rows may stand in a text"
-    assert find_leaks(texts, {}, {"val": training["train"], "test": []}).rows == 1
+    assert find_leaks(texts, {}, {"val": training["train"], "test": training["train"]}).rows == 2
 
 
 def test_a_row_with_a_few_words_changed_is_found_as_nearly_copied() -> None:

@@ -34,6 +34,10 @@ def test_an_output_that_is_too_large_fails_its_example_alone(server, whole_batch
 
 def test_a_server_that_refuses_a_large_answer_is_asked_for_one_example_after_another(server):
     server.limits["whole_batches"] = True
+    server.capabilities.append("batch_evaluate")
     server.refusals.append(LimitExceeded("too large", limit="answer_bytes", allowed=5, given=9))
-    batch = evaluated(server, 0, 2, 3)
-    assert batch.scores == [0.5, 0.0, 0.5]
+    other, rows = {**SEED, "style": "u"}, [Row(str(number), {"n": number}) for number in (0, 2, 3)]
+    with RemoteAdapter(server.url, first_backoff_s=0.001) as adapter:
+        first, second = adapter.batch_evaluate([(SEED, rows[:2]), (other, rows[2:])])
+    assert (first.scores, second.scores) == ([0.5, 0.0], [0.5])
+    assert [params["candidate"] for params in server.called("evaluate")[1:]] == [SEED, SEED, other]

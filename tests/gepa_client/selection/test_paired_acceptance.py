@@ -31,6 +31,11 @@ class State:
         self.counted += count
 
 
+def calls(text: str, ids: list[int]) -> int | None:
+    """Metric calls that the adapter reports: two a row, or none for the seed."""
+    return None if text == "seed" else 2 * len(ids)
+
+
 @dataclass
 class Adapter:
     """Scores a candidate's text on a row; `asked`: the texts and rows of each call."""
@@ -44,7 +49,7 @@ class Adapter:
         rows = [(candidate["text"], [int(row.id) for row in batch]) for candidate, batch in items]
         self.asked.append(rows)
         return [
-            EvaluationBatch(outputs=list(ids), scores=[self.score(text, at) for at in ids], trajectories=None)
+            EvaluationBatch(ids, [self.score(text, at) for at in ids], num_metric_calls=calls(text, ids))
             for text, ids in rows
         ]
 
@@ -91,7 +96,7 @@ def test_a_close_decision_is_made_on_more_rows_which_are_counted() -> None:
     assert (parent, child) == ("seed", "new")
     assert parent_rows == child_rows
     assert len(set(parent_rows) - {0, 1, 2}) == 3
-    assert state.counted == 6
+    assert state.counted == 3 + 2 * 3
     *_, later, _ = decided(lambda text, _at: 1.0 if text == "new" else 0.0, error=0.1, i=1)
     assert later.asked[0][0][1] != parent_rows, "each iteration has an order of its own"
 
@@ -104,7 +109,7 @@ def test_a_proposal_that_stays_open_is_rejected_at_the_bound() -> None:
     assert accepted == [False]
     assert reason.startswith("too little evidence: +0.0833 a row on 12 training rows, chance 0.5 if it were no better")
     assert [len(rows) for call in adapter.asked for _, rows in call] == [3, 3, 6, 6]
-    assert state.counted == 18
+    assert state.counted == 9 + 2 * 9
     assert [len(rows) for call in decided(score, rows=6)[2].asked for _, rows in call] == [3, 3]
     with pytest.raises(SettingsError, match="no proposal can be accepted"):
         decided(score, rows=2, minibatch=1)
@@ -123,5 +128,5 @@ def test_open_proposals_of_an_iteration_share_a_batch_and_their_parents_rows() -
     assert [text for text, _ in call] == ["seed", "new", "newer"]
     own = [rows for text, rows in call if text != "seed"]
     assert sorted(call[0][1]) == sorted({*own[0], *own[1]})
-    assert state.counted == sum(len(rows) for _, rows in call)
+    assert state.counted == sum(calls(text, rows) or len(rows) for text, rows in call)
     assert cached_scores(state, {"text": "newer"}, own[1]) == dict.fromkeys(own[1], 1.0)  # type: ignore[arg-type]  # as much of it as is used

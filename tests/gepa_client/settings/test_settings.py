@@ -336,16 +336,20 @@ def test_settings_a_replay_depends_on_change_the_identity(other: dict[str, Any])
 def test_a_flag_has_precedence_over_a_variable_and_a_variable_over_file_and_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = written(tmp_path, f'url = "{URL}"\nseed = 1\npatience = 1\nmax_seconds = 1\ntest_fraction = 0.2\n')
+    path = written(
+        tmp_path, f'url = "{URL}"\nseed = 1\npatience = 1\nmax_seconds = 1\ntest_fraction = 0.2\nval_fraction = 0.3\n'
+    )
     recorded = load(path, {}).recorded()
     monkeypatch.setenv("GEPA_SEED", "2")
     monkeypatch.setenv("GEPA_PATIENCE", "2")
     monkeypatch.setenv("GEPA_FLEET", "")
     monkeypatch.setenv("GEPA_AUTO", "light")
+    monkeypatch.setenv("GEPA_VALSET", "val")
     flags = {"seed": "3", "max_metric_calls": "9", "testset": "test"}
     for settings in (load(path, flags), from_record(recorded, flags)):
         assert (settings.seed, settings.patience, settings.max_seconds, settings.fleet) == (3, 2, 1.0, None)
         assert (settings.auto, settings.test_fraction) == (None, 0.0), "they are other ways to set what flags set"
+        assert (settings.valset, settings.val_fraction) == ("val", None)
     assert from_record(recorded, {}, calls=False).seed == 1
     monkeypatch.setenv("GEPA_PATIENCE", "soon")
     with pytest.raises(SettingsError, match=r"^`GEPA_PATIENCE`: must be a valid integer"):

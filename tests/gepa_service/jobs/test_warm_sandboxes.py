@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gepa_service.jobs import shared_processes
+from gepa_service.jobs import shared_processes, warm_sandboxes
 from gepa_service.jobs.batches_and_steps import ProcessWorks
 from gepa_service.jobs.dispatcher_lease import ID, LeaseRecord
 from gepa_service.jobs.messages import REPORTS, Begin, ProgramOrder, Reported, Stop
@@ -27,7 +27,7 @@ from tests.gepa_service.platform import Platform, shared_processes_in, working
 from tests.sandbox_runtime.source.repositories import commit
 from tests.support.modal_cloud import found_by_this_process, loopback_modal_beside
 from tests.support.processes import command_of
-from tests.support.waiting import until
+from tests.support.waiting import eventually, until
 
 WARM = "the sandbox was started before the work"
 CALLING = """
@@ -157,6 +157,24 @@ async def test_a_work_that_is_stopped_as_it_begins_reports_its_end(tmp_path: Pat
     works.take(Stop(work=folder.name).model_dump_json().encode())
     await works.close()
     assert [REPORTS.validate_json(line) for line in lines] == [Reported(work=folder.name, message=STOPPED)]
+
+
+async def test_a_sandbox_that_a_work_took_does_not_end_when_its_wait_would(
+    tmp_path: Path, program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warm_sandboxes, "WARM_S", 3.0)
+    lines: list[str] = []
+    works, settings = ProcessWorks(lines.append), {"repo": str(program), "sandbox": "process"}
+    for name, seconds in (("first", 0), ("second", 4)):
+        (folder := tmp_path / name).mkdir()
+        task = ProgramWork(tasks=({"task_id": "0", "row": {"sleep": seconds}},))
+        order = ProgramOrder(
+            id=name, folder=folder, settings=settings, what="rollouts", program=task, done=frozenset(), warm_mb=4096
+        )
+        works.take(Begin(order=order).model_dump_json().encode())
+        await eventually(lambda name=name: f'{{"work":"{name}","message":{{"event":"ended"' in "".join(lines), 60)
+    await works.close()
+    assert "".join(lines).count('"status":"ok"') == 2
 
 
 @pytest.mark.long

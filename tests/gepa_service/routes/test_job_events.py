@@ -183,7 +183,7 @@ async def test_a_job_that_cannot_be_read_ends_no_stream_of_another(
         assert (await opened[0]).named == ["end"]
 
 
-async def test_pages_of_events_are_those_of_the_stream(ended: Work, url: str) -> None:
+async def test_pages_of_events_are_those_of_the_stream(ended: Work, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with streaming(url, ended.id) as lines:
         whole = await read(lines)
     headers = {"Authorization": "Bearer acme-viewer"}
@@ -196,6 +196,9 @@ async def test_pages_of_events_are_those_of_the_stream(ended: Work, url: str) ->
         other = (await client.get(f"/job/{ended.id}/events", params={"after": "ab-3"})).json()
         assert (other["events"], other["reset"]) == (page["events"], True)
         assert (await client.get(f"/job/{ended.id}/events", params={"after": "x"})).status_code == 422
+        monkeypatch.setattr(job_events, "PAGE_BYTES", 100)
+        first = (await client.get(f"/job/{ended.id}/events")).json()
+        assert (first["complete"], len(first["events"]) < len(page["events"])) == (False, True)
 
 
 async def test_the_report_is_a_page_with_no_address_of_the_service(editor: Caller, ended: Work) -> None:

@@ -35,8 +35,11 @@ KEPT = '{\n    "a": "one",\n    "b": "zwei"\n}\n'
 
 async def test_texts_go_into_the_file_the_seed_is_read_from(tmp_path: Path) -> None:
     project = Project(tmp_path, {**FILES, "seed.json": '{\n    "greeting": "hello",\n    "name": "Zo\u00eb"\n}\n'})
+    project.git("update-index", "--chmod=+x", "seed.json")
+    project.git("commit", "--quiet", "-m", "Make it executable")
     async with served(project, seed_candidate=Path("seed.json")) as server:
         result = await server.apply("texts", texts={"greeting": "bye\n"})
+    assert project.git("ls-tree", result.commit, "seed.json").startswith("100755")
     assert project.git("show", f"{result.commit}:seed.json") == (
         '{\n    "greeting": "bye\\n",\n    "name": "Zo\u00eb"\n}'
     )

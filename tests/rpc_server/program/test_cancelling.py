@@ -28,6 +28,13 @@ async def test_async_functions_are_cancelled_in_place(opened, tmp_path):
         assert (await running.one({"do": "pid"}))["output"] == pid
 
 
+async def test_the_process_of_a_cancelled_example_gets_no_further_one(opened, tmp_path):
+    pids = tmp_path / "pids"
+    async with opened("behaves.py", workers=1) as running:
+        await cancelled(running, pids.exists, {"do": "write_pid_and_sleep", "file": str(pids), "seconds": 60}, 1)
+        assert (await running.one({"output": "after"}, seconds=15))["output"] == "after"
+
+
 async def test_an_abandoned_thread_keeps_running_beside_other_examples(opened, tmp_path):
     pids = tmp_path / "pids"
     async with opened("behaves.py", workers=1, concurrency=2) as running:

@@ -75,7 +75,7 @@ def event(value: Any) -> bytes:
             anthropic("k"),
             [
                 {"message": {"usage": {**MESSAGES, "output_tokens": 1}}},
-                {"type": "message_delta", "usage": {"output_tokens": 7}},
+                {"type": "message_delta", "usage": {"output_tokens": 7, "input_tokens": None}},
             ],
             True,
         ),

@@ -102,6 +102,7 @@ async def test_a_ref_may_be_a_branch_a_tag_or_a_commit_here_and_elsewhere(reposi
         checkout = await ready(where, cache, ref)
         assert checkout.commit == wanted
         assert checkout.branch == ("topic" if ref == "topic" else "main")
+        assert git(unpack(checkout, cache.with_name(f"at {ref}")), "branch", "--show-current") == checkout.branch
 
 
 async def test_uncommitted_changes_are_left_out_and_reported(repository: Path, cache: Path, tmp_path: Path) -> None:
