@@ -1,10 +1,16 @@
-"""How commits of evolved code travel: the names of their refs, and the bundles that hold them."""
+"""Commits of evolved code: their authors, the names of their refs, and the bundles by which they travel."""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from evolverpc_common.git import GitError
+
+MUTATION_AUTHOR = {"user.name": "gepa-server", "user.email": "gepa-server@localhost"}
+"""The author of the commits that mutations make, as settings of git."""
+
+SERVICE_AUTHOR = {"user.name": "GEPA", "user.email": "gepa@localhost"}
+"""The author of the commits that the service delivers."""
 
 BRANCHES = "evolve/"
 """The prefix of branches that mutations create."""

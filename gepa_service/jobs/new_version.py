@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from evolverpc_common.evolved_commits import SERVICE_AUTHOR
 from gepa_client.analysis.ties import best_candidate
 from gepa_client.certificate.certificate import certify
 from gepa_client.errors import ClientError
@@ -18,7 +19,6 @@ from gepa_client.journal.store import Store
 from gepa_service.model.program_version import SAVED_PROGRAM, Delivery, Program
 from gepa_service.model.work import Work
 from gepa_service.records import RecordStore
-from gepa_service.repositories.repository_access import AUTHOR
 from protocol.code import code_at
 from sandbox_runtime.source.remote_git import git
 
@@ -118,7 +118,7 @@ async def _change(folder: Path, base: str, commit: str) -> tuple[str | None, str
     as_text = ("--no-color", "--no-ext-diff", "--no-textconv")
     diff = (await git("diff", *as_text, base, commit, "--", folder=folder)).decode("utf-8", "replace")
     tree = (await git("rev-parse", f"{commit}^{{tree}}", folder=folder)).decode().strip()
-    whole = await git("commit-tree", tree, "-p", base, "-m", SUBJECT, folder=folder, settings=AUTHOR)
+    whole = await git("commit-tree", tree, "-p", base, "-m", SUBJECT, folder=folder, settings=SERVICE_AUTHOR)
     asked = ("format-patch", "--stdout", "--binary", "--no-signature", *as_text, "-1", whole.decode().strip())
     try:
         patch = (await git(*asked, folder=folder)).decode("utf-8")

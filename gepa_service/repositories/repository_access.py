@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evolverpc_common.evolved_commits import COMMIT
+from evolverpc_common.evolved_commits import COMMIT, SERVICE_AUTHOR
 from evolverpc_common.network_addresses import Network, url_host
 from gepa_service.repositories.destinations import LONGEST_URL, Destination, DestinationRefused, destination_of
 from sandbox_runtime.source.commits import LocalRepository, address
@@ -34,7 +34,6 @@ TEXTS = ".gepa/best_candidate.json"
 """The file that holds the texts of a version."""
 
 PUSH_S = 300.0
-AUTHOR = {"user.name": "GEPA", "user.email": "gepa@localhost"}
 
 
 @dataclass(frozen=True)
@@ -247,7 +246,7 @@ async def push(repository: AllowedRepository, branch: str, change: DeliveredChan
         await git("init", "--quiet", "--bare", "--template=", ".", folder=folder)
 
         async def local(*arguments: str, stdin: bytes = b"") -> str:
-            printed = await git(*arguments, folder=folder, bare=True, stdin=stdin, settings=AUTHOR)
+            printed = await git(*arguments, folder=folder, bare=True, stdin=stdin, settings=SERVICE_AUTHOR)
             return printed.decode("utf-8", "replace").strip()
 
         await fetch(repository, change.base, folder, credentials, bare=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from evolverpc_common.evolved_commits import MUTATION_AUTHOR
 from evolverpc_common.files import remove_tree
 from evolverpc_common.git import Git, GitError
 from evolverpc_common.node_package_managers import MODULES
@@ -23,8 +24,7 @@ MAX_ENTRIES = 1_000_000
 """Files and folders that may be in a folder when it is collected, including ignored ones."""
 
 _SHA1_DIGITS = 40
-_NAME = "gepa-server"
-_EMAIL = "gepa-server@localhost"
+_NAME, _EMAIL = MUTATION_AUTHOR["user.name"], MUTATION_AUTHOR["user.email"]
 _CONFIG = f"[user]\n\tname = {_NAME}\n\temail = {_EMAIL}\n[gc]\n\tauto = 0\n"
 
 
