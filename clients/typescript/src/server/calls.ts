@@ -1,12 +1,22 @@
 /** Jobs for the program, and those with a `call_id`: run once; a repeated request joins the call or gets its stored answer. */
 
 import { Cancellation } from "../base/cancellation.js";
+import { type ReadBy, seconds, wholeNumber } from "../base/configuration.js";
 import type { Log } from "../base/notices.js";
 import { RpcError } from "../base/rpc-error.js";
 import { runAfter } from "../base/runtime.js";
 import { CallIdConflict, CallNotFound, InternalError } from "../generated/errors.js";
 import type { CancelResult, PartialResult, Progress } from "../generated/types.js";
-import type { CallBounds } from "./store.js";
+
+/** What each is for, and how it is read. */
+export const CALL_OPTIONS = {
+  /** Seconds after which a running call that no request waits for is cancelled; default 60. */
+  abandonAfterS: seconds(60),
+  /** Seconds for which an answer is kept after it was last requested; default 3600. */
+  keepAnswersS: seconds(3600),
+  /** Bytes of all stored answers; the least recently requested one is evicted first, the newest never; default 256 MiB. */
+  maxAnswerBytes: wholeNumber(0, 256 * 2 ** 20),
+};
 
 /** Approximate memory overhead of one stored answer, so that many small answers are bounded too. */
 const ENTRY_BYTES = 1024;
@@ -40,7 +50,7 @@ export class Calls {
   readonly #answered = new Map<string, Call>();
   #bytes = 0;
 
-  constructor(private readonly bounds: CallBounds) {}
+  constructor(private readonly bounds: ReadBy<typeof CALL_OPTIONS>) {}
 
   /** True while a call runs or its answer has not been collected. */
   get outstanding(): boolean {

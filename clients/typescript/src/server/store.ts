@@ -1,25 +1,19 @@
 /** The state of an instance between calls, and the transports: what each offers because of the state it has. */
 
-import { type OptionsOf, type ReadBy, readOptions, seconds, wholeNumber } from "../base/configuration.js";
+import { type OptionsOf, readOptions, wholeNumber } from "../base/configuration.js";
 import type { JsonValue } from "../base/json.js";
 import { TrajectoryExpired } from "../generated/errors.js";
 import type { ExampleResult, Limits, Trace } from "../generated/types.js";
-import { Calls, sizeOf } from "./calls.js";
+import { CALL_OPTIONS, Calls, sizeOf } from "./calls.js";
 
 /** What each is for, and how it is read. */
 export const STORE_OPTIONS = {
-  /** Seconds after which a running call that no request waits for is cancelled; default 60. */
-  abandonAfterS: seconds(60),
-  /** Seconds for which an answer is kept after it was last requested; default 3600. */
-  keepAnswersS: seconds(3600),
-  /** Bytes of all stored answers; the least recently requested one is evicted first, the newest never; default 256 MiB. */
-  maxAnswerBytes: wholeNumber(0, 256 * 2 ** 20),
+  ...CALL_OPTIONS,
   /** Bytes of all stored trajectories; default 256 MiB. */
   maxTraceBytes: wholeNumber(0, 256 * 2 ** 20),
 };
 
 export type StoreOptions = OptionsOf<typeof STORE_OPTIONS>;
-export type CallBounds = Omit<ReadBy<typeof STORE_OPTIONS>, "maxTraceBytes">;
 
 /**
  * Bounded state in the memory of this process. Every request of a client must reach this process: on a platform that
