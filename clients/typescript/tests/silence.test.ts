@@ -5,9 +5,8 @@ import { beforeEach, expect, it, onTestFinished } from "vitest";
 import { readOptions } from "../src/base/configuration.js";
 import { ENDPOINT_OPTIONS } from "../src/base/options.js";
 import { Dispatcher } from "../src/server/dispatcher.js";
-import { HttpRouter } from "../src/server/handler.js";
+import { HttpRouter, httpTransport } from "../src/server/handler.js";
 import { listen } from "../src/server/node-http.js";
-import { httpTransport } from "../src/server/store.js";
 import { ONE, programOf } from "./support.js";
 
 const SILENCE_MS = 150;

@@ -25,7 +25,7 @@ import {
 import { Rows } from "../rows/rows.js";
 import { type Answer, answerOf, asRpcError, type Job } from "./calls.js";
 import { type Jobs, jobsOf } from "./methods.js";
-import type { Transport } from "./store.js";
+import type { MemoryStore } from "./store.js";
 
 const LONGEST_ECHO = 100;
 const DRAIN_POLL_MS = 20;
@@ -41,6 +41,14 @@ interface Reply {
   body: string | null;
   /** False if the message was not JSON-RPC at all. */
   understood: boolean;
+}
+
+/** The capabilities that a transport adds to a program, and the state behind them. */
+export interface Transport extends Partial<MemoryStore> {
+  offers: readonly string[];
+  traces: MemoryStore["traces"];
+  /** Whether the peer enforces deadlines, so that none is enforced here. */
+  peerEnforcesDeadlines?: boolean;
 }
 
 export class Dispatcher {

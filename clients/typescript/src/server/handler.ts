@@ -8,8 +8,9 @@ import { RpcError } from "../base/rpc-error.js";
 import { bytesOf } from "../base/streams.js";
 import { LimitExceeded, Unauthorized } from "../generated/errors.js";
 import { checkProgram, type Program } from "../program/program.js";
-import { Dispatcher, errorText, invalid } from "./dispatcher.js";
-import { httpTransport, type MemoryStore } from "./store.js";
+import { Dispatcher, errorText, invalid, type Transport } from "./dispatcher.js";
+import type { MemoryStore } from "./store.js";
+import { TrajectoryStore } from "./trajectory-store.js";
 
 const HANDLER_OPTIONS = {
   ...ENDPOINT_OPTIONS,
@@ -60,6 +61,12 @@ export function handler<Data, Output, Component extends string = string>(
     const host = request.headers.get("host") ?? new URL(request.url).host;
     return router.answer(request, host, Cancellation.of(request.signal));
   };
+}
+
+/** HTTP; without a store every call is independent. */
+export function httpTransport(store: MemoryStore | undefined): Transport {
+  if (store === undefined) return { offers: ["batch", "example_timeout"], traces: new TrajectoryStore(0) };
+  return { offers: ["batch", "idempotency", "async", "partial", "cancel", "example_timeout", "refs"], ...store };
 }
 
 interface HttpRouterOptions {

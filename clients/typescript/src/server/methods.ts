@@ -18,7 +18,7 @@ import { ExampleCalls } from "../wire/example-calls.js";
 import { whileRunning } from "../wire/place.js";
 import { judge } from "../wire/verdict.js";
 import type { Job } from "./calls.js";
-import type { TrajectoryStore } from "./store.js";
+import type { TrajectoryStore } from "./trajectory-store.js";
 
 /** What makes a job of a request. */
 type JobOf<Name extends keyof MethodTypes> = (params: MethodTypes[Name]["params"]) => Job;

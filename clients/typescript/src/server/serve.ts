@@ -10,10 +10,10 @@ import { PACKAGE_VERSION } from "../base/version.js";
 import type { DiscoverResult } from "../generated/types.js";
 import { isBatchProgram, type Program } from "../program/program.js";
 import { Dispatcher } from "./dispatcher.js";
-import { HttpRouter } from "./handler.js";
+import { HttpRouter, httpTransport } from "./handler.js";
 import { boundAddress, LISTEN_OPTIONS, type ListenAddress, listen, listenAddressOf, urlOf } from "./node-http.js";
 import { asSetupError, captureOutput, digestOfScript } from "./node-process.js";
-import { httpTransport, MemoryStore, STORE_OPTIONS } from "./store.js";
+import { MemoryStore, STORE_OPTIONS } from "./store.js";
 import { type ServerToken, serverToken, tokenRequired } from "./token-file.js";
 
 /** How long a response may take to be sent after the server closes. */

@@ -7,9 +7,10 @@ import { ENDPOINT_OPTIONS, type EndpointOptions, type Settings } from "../base/o
 import { LimitExceeded } from "../generated/errors.js";
 import type { Program } from "../program/program.js";
 import { inPlace } from "../wire/place.js";
-import { Dispatcher, errorText } from "./dispatcher.js";
+import { Calls } from "./calls.js";
+import { Dispatcher, errorText, type Transport } from "./dispatcher.js";
 import { asSetupError, captureOutput, digestOfScript } from "./node-process.js";
-import { stdioTransport } from "./store.js";
+import { TrajectoryStore } from "./trajectory-store.js";
 
 const NEWLINE = 0x0a;
 const DEFAULT_MAX_LINE_BYTES = 512 * 2 ** 20;
@@ -55,6 +56,16 @@ async function answerUntilEnd(program: Program, given: Settings): Promise<never>
   }
   open.cancel();
   process.exit(0);
+}
+
+/** A pipe to one server, which keeps its own state: calls have ids only so that they can be cancelled. */
+function stdioTransport(): Transport {
+  return {
+    offers: ["cancel"],
+    calls: new Calls({ abandonAfterS: Number.POSITIVE_INFINITY, keepAnswersS: 0, maxAnswerBytes: 0 }),
+    traces: new TrajectoryStore(0),
+    peerEnforcesDeadlines: true,
+  };
 }
 
 /** The id of a request as `evolverpc serve` writes it. */

@@ -1,17 +1,12 @@
-/** The state of an instance between calls, and the transports: what each offers because of the state it has. */
+/** The state of an instance between calls, in memory: its calls and its trajectories. */
 
-import { type OptionsOf, readOptions, wholeNumber } from "../base/configuration.js";
-import type { JsonValue } from "../base/json.js";
-import { TrajectoryExpired } from "../generated/errors.js";
-import type { ExampleResult, Limits, Trace } from "../generated/types.js";
-import { CALL_OPTIONS, Calls, sizeOf } from "./calls.js";
+import { type OptionsOf, readOptions } from "../base/configuration.js";
+import type { Limits } from "../generated/types.js";
+import { CALL_OPTIONS, Calls } from "./calls.js";
+import { TRACE_OPTIONS, TrajectoryStore } from "./trajectory-store.js";
 
 /** What each is for, and how it is read. */
-export const STORE_OPTIONS = {
-  ...CALL_OPTIONS,
-  /** Bytes of all stored trajectories; default 256 MiB. */
-  maxTraceBytes: wholeNumber(0, 256 * 2 ** 20),
-};
+export const STORE_OPTIONS = { ...CALL_OPTIONS, ...TRACE_OPTIONS };
 
 export type StoreOptions = OptionsOf<typeof STORE_OPTIONS>;
 
@@ -30,109 +25,5 @@ export class MemoryStore {
     this.calls = new Calls(bounds);
     this.traces = new TrajectoryStore(maxTraceBytes);
     this.limits = { abandon_after_s: bounds.abandonAfterS, keep_answers_s: bounds.keepAnswersS };
-  }
-}
-
-/** The capabilities that a transport adds to a program, and the state behind them. */
-export interface Transport extends Partial<MemoryStore> {
-  offers: readonly string[];
-  traces: TrajectoryStore;
-  /** Whether the peer enforces deadlines, so that none is enforced here. */
-  peerEnforcesDeadlines?: boolean;
-}
-
-/** HTTP; without a store every call is independent. */
-export function httpTransport(store: MemoryStore | undefined): Transport {
-  if (store === undefined) return { offers: ["batch", "example_timeout"], traces: new TrajectoryStore(0) };
-  return { offers: ["batch", "idempotency", "async", "partial", "cancel", "example_timeout", "refs"], ...store };
-}
-
-/** A pipe to one server, which keeps its own state: calls have ids only so that they can be cancelled. */
-export function stdioTransport(): Transport {
-  return {
-    offers: ["cancel"],
-    calls: new Calls({ abandonAfterS: Number.POSITIVE_INFINITY, keepAnswersS: 0, maxAnswerBytes: 0 }),
-    traces: new TrajectoryStore(0),
-    peerEnforcesDeadlines: true,
-  };
-}
-
-/** Approximate memory overhead of one entry. */
-const ENTRY_BYTES = 256;
-
-interface Group {
-  readonly texts: Map<string, string>;
-  bytes: number;
-}
-
-/** Stores trajectories by group (a minibatch). Whole groups are evicted, the least recently used first. */
-export class TrajectoryStore {
-  readonly #groups = new Map<string, Group>();
-  readonly #groupOf = new Map<string, string>();
-  #bytes = 0;
-
-  constructor(private readonly maxBytes: number) {}
-
-  /**
-   * Replace the trajectory by a reference, unless its group would exceed the limit.
-   *
-   * `data`: of the example, if the client cannot have it; kept with the trajectory.
-   */
-  outgoing(result: ExampleResult, group: string, instanceId: string, data?: JsonValue): ExampleResult {
-    const { trajectory = null, ...rest } = result;
-    if (this.maxBytes === 0) return result;
-    if (trajectory === null && data === undefined) return result;
-    const ref = this.#keep(group, JSON.stringify({ trajectory, data }), instanceId);
-    if (ref === undefined) return result;
-    const isLong = typeof trajectory === "object" && trajectory !== null;
-    const length = isLong ? { trajectory_length: Object.keys(trajectory).length } : {};
-    return { ...rest, trajectory_ref: ref, ...length };
-  }
-
-  /** Return what is kept for each reference. Throws `TrajectoryExpired` with those that were evicted. */
-  traces(refs: readonly string[]): Trace[] {
-    const lost = refs.filter((ref) => !this.#groupOf.has(ref));
-    if (lost.length > 0) throw new TrajectoryExpired(undefined, { refs: lost });
-    return refs.map((ref) => this.#read(ref));
-  }
-
-  /** Replace references by trajectories. Throws as `traces`. */
-  inline(results: readonly ExampleResult[]): ExampleResult[] {
-    const traces = this.traces(results.flatMap(({ trajectory_ref }) => trajectory_ref ?? []));
-    return results.map((result) => {
-      const { trajectory_ref: ref, ...rest } = result;
-      return ref === undefined || ref === null ? result : { ...rest, trajectory: traces.shift()?.trajectory };
-    });
-  }
-
-  #keep(name: string, text: string, instanceId: string): string | undefined {
-    const size = sizeOf(text) + ENTRY_BYTES;
-    const group = this.#groups.get(name) ?? { texts: new Map(), bytes: 0 };
-    if (group.bytes + size > this.maxBytes) return undefined;
-    this.#touch(name, group);
-    const ref = `${instanceId}/${crypto.randomUUID()}`;
-    group.texts.set(ref, text);
-    group.bytes += size;
-    this.#groupOf.set(ref, name);
-    this.#bytes += size;
-    for (const [oldest, { bytes, texts }] of this.#groups) {
-      if (this.#bytes <= this.maxBytes) break;
-      this.#groups.delete(oldest);
-      this.#bytes -= bytes;
-      for (const lost of texts.keys()) this.#groupOf.delete(lost);
-    }
-    return ref;
-  }
-
-  #read(ref: string): Trace {
-    const name = this.#groupOf.get(ref) as string;
-    const group = this.#groups.get(name) as Group;
-    this.#touch(name, group);
-    return JSON.parse(group.texts.get(ref) as string) as Trace;
-  }
-
-  #touch(name: string, group: Group): void {
-    this.#groups.delete(name);
-    this.#groups.set(name, group);
   }
 }
