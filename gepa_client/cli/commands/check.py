@@ -7,7 +7,7 @@ import typer
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight_model
-from gepa_client.cli.commands.beside_run import sandboxed, show_findings
+from gepa_client.cli.sandbox_start import sandboxed, show_findings
 from gepa_client.foreground.program_check import run_check
 from gepa_client.settings.loading import load
 from gepa_client.settings.shell_arguments import GivenArguments

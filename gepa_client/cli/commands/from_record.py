@@ -9,8 +9,9 @@ import typer
 from evolverpc_common.display_text import command
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import RunName, StoreUrl
-from gepa_client.cli.commands.beside_run import page_shown, sandboxed
 from gepa_client.cli.commands.store_access import open_cli_run, resume_call, run_as_json
+from gepa_client.cli.page_beside_run import page_shown
+from gepa_client.cli.sandbox_start import sandboxed
 from gepa_client.foreground.foreground_run import ForegroundRun
 from gepa_client.foreground.run_starts import output_again, replaying, settings_again
 from gepa_client.journal.entries import RESUMED_BY, SEARCH, STOP, StoredRun

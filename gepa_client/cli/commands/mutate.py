@@ -19,7 +19,7 @@ from evolverpc_common.git import GitError
 from evolverpc_common.settings.settings_command import settings_command, with_flags
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile, read_object, read_text
-from gepa_client.cli.commands.beside_run import sandboxed, show_findings
+from gepa_client.cli.sandbox_start import sandboxed, show_findings
 from gepa_client.errors import ClientError, RowsError, details, summary
 from gepa_client.evolution.checkout import LocalCheckout
 from gepa_client.evolution.manual_mutation import ManualMutation

@@ -7,7 +7,8 @@ import typer
 
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.preflight import preflight_model, settings_faults
-from gepa_client.cli.commands.beside_run import page_shown, sandboxed, show_findings
+from gepa_client.cli.page_beside_run import page_shown
+from gepa_client.cli.sandbox_start import sandboxed, show_findings
 from gepa_client.errors import ClientError, summary
 from gepa_client.foreground.foreground_run import ForegroundRun
 from gepa_client.foreground.run_starts import checked_run

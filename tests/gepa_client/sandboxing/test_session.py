@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from gepa_client.cli.commands.beside_run import sandboxed
+from gepa_client.cli.sandbox_start import sandboxed
 from gepa_client.journal.run_events import CallRefused, FleetChanged, Progress
 from gepa_client.run.control_messages import CapMessage, ControlMessage, ModelCallMessage
 from gepa_client.sandboxing.session import SessionNotStarted

@@ -1,9 +1,5 @@
-"""What runs beside a command that drives a run: its sandboxes, and the page of the run."""
+"""Start the sandboxes of a command for the time of its work; print how that goes, and what to do if none starts."""
 
-import os
-import select
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,14 +7,10 @@ from contextlib import contextmanager
 import typer
 from rich.console import Console
 
-from evolverpc_common.display_text import shell_line, without_password
-from gepa_client.journal.store import STORE_VARIABLE
+from evolverpc_common.display_text import shell_line
 from gepa_client.sandboxing.session_interface import SWEEP, Log, NoSandboxes
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.views.console import USAGE, echo, fail, log_markup, make_console, safe
-
-START_TIMEOUT_S = 20.0
-END_TIMEOUT_S = 5.0
 
 
 @contextmanager
@@ -101,40 +93,3 @@ def _start_status(console: Console, text: str) -> Iterator[Callable[[str], None]
     else:
         echo(console, f"{text} …")
         yield lambda _: None
-
-
-@contextmanager
-def page_shown(run_id: str, store: str, *, wanted: bool, quiet: bool) -> Iterator[None]:
-    """Serve the page of a run during the block if it is `wanted`, and print its address; a page that fails is stated.
-
-    `quiet`: the address goes to standard error. The browser opens if a terminal shows the address.
-    """
-    if not wanted:
-        yield
-        return
-    console = make_console(stderr=quiet)
-    secret = without_password(store) != store  # lists of processes show arguments
-    words = ["watch", run_id, "--ends-with-stdin", *([] if secret else ["--store", store])]
-    process = subprocess.Popen(  # noqa: S603 (a command of ours)
-        [sys.executable, "-P", "-m", "gepa_client", *words, *([] if console.is_terminal else ["--no-open"])],
-        env={**os.environ, STORE_VARIABLE: store} if secret else None,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # Ctrl-C stops the run first
-    )
-    try:
-        output = process.stdout
-        answered = output is not None and select.select([output], [], [], START_TIMEOUT_S)[0]
-        address = output.readline() if output is not None and answered else ""
-        if address.startswith("page: "):
-            echo(console, safe(address.strip()))
-        else:
-            fail("the page cannot be served, and the run continues without it")
-        yield
-    finally:
-        try:
-            process.communicate(timeout=END_TIMEOUT_S)  # which closes its input
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
