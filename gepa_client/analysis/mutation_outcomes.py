@@ -7,7 +7,7 @@ from typing import Literal
 
 from gepa_client.analysis.ties import best_candidate
 from gepa_client.errors import JournalError
-from gepa_client.evolution.patches import totals
+from gepa_client.evolution.text_diffs import totals
 from gepa_client.journal.answer_entries import CommitGraph, MutationEntry
 from gepa_client.journal.entries import MUTATION, SEARCH, CandidateRecord
 from gepa_client.journal.history import entries

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gepa_client.evolution.patches import totals
+from gepa_client.evolution.text_diffs import totals
 from gepa_client.journal.answer_entries import MutationEntry
 from gepa_client.journal.run_events import Mutated, MutationRejected
 from protocol.code import branch_of

@@ -12,7 +12,7 @@ from evolverpc_common.display_text import command, counted, money, one_line
 from gepa_client.certificate.certificate import caveats, shortfall
 from gepa_client.evolution.checkout import holds_commit
 from gepa_client.evolution.names import code_label, component_texts
-from gepa_client.evolution.patches import changed_words
+from gepa_client.evolution.text_diffs import changed_words
 from gepa_client.journal.run_events import Finished
 from gepa_client.report import summary_fields as fields
 from gepa_client.report.calling_program import use_of

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from gepa_client.evolution.patches import changed_words, lines, totals
+from gepa_client.evolution.text_diffs import changed_words, lines, totals
 
 TRICKY = """diff --git a/a.sql b/a.sql
 index 1..2 100644
