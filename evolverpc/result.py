@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gepa_client.certificate.verdict import Verdict
-from gepa_client.evolution.names import component_texts
+from gepa_client.evolution.candidate_names import component_texts
 from gepa_client.journal.run_events import Status
 from gepa_client.run import output_folder as files
 from gepa_client.views import notebook

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gepa_client.evolution.names import component_texts
+from gepa_client.evolution.candidate_names import component_texts
 from gepa_client.journal.history import selection_rows
 from gepa_client.journal.run_events import CopiedExample, CopiedExamples
 from gepa_client.journal.store import Store

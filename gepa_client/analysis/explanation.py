@@ -13,7 +13,7 @@ from gepa_client.analysis.proposals import (
     row_result,
 )
 from gepa_client.analysis.ties import ancestry, best_candidate, pool_at
-from gepa_client.evolution.names import candidate_name
+from gepa_client.evolution.candidate_names import candidate_name
 from gepa_client.journal.entries import CandidateRecord, StoredRun
 from gepa_client.journal.history import (
     evaluation_numbers,

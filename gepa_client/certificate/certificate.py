@@ -30,7 +30,7 @@ from gepa_client.certificate.evidence import (
 from gepa_client.certificate.sealed_test import commitment_of
 from gepa_client.certificate.verdict import Verdict, allowed_error, judge
 from gepa_client.errors import NoCertificate
-from gepa_client.evolution.names import component_texts
+from gepa_client.evolution.candidate_names import component_texts
 from gepa_client.journal.entries import COMMITMENT, SEARCH, START, CandidateRecord, StoredRun
 from gepa_client.journal.history import DISCOVERY, TEST, TRAIN, VAL, by_unit, entries, sealed_rows, selection_rows
 from gepa_client.journal.requests import digest_of

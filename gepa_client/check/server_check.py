@@ -40,7 +40,7 @@ from gepa_client.check.compared_servers import compare_servers
 from gepa_client.check.preflight import call_reflection_model, discovered
 from gepa_client.check.run_forecast import PROPOSALS, NoiseReport, RunEstimate, proposal_calls
 from gepa_client.errors import NO_SCORE, BadResponse, ClientError, ConnectionLost, Refused, RowsError, details, summary
-from gepa_client.evolution.names import code_label, component_texts
+from gepa_client.evolution.candidate_names import code_label, component_texts
 from gepa_client.fleet.example_retries import HostEvidence, evaluated_alone
 from gepa_client.fleet.handshake import (
     OWN_RECORDS,

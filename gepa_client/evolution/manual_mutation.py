@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from gepa_client.errors import ClientError, summary
-from gepa_client.evolution.names import manual_run_name
+from gepa_client.evolution.candidate_names import manual_run_name
 from gepa_client.gepa.rows import AnyRow
 from gepa_client.transport.event_loop import GroupTask, run_group
 from gepa_client.transport.responses import validated

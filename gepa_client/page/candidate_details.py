@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from gepa_client.analysis.proposals import Excerpt, RowResult, as_text, row_result
-from gepa_client.evolution.names import component_texts
+from gepa_client.evolution.candidate_names import component_texts
 from gepa_client.journal.entries import CANDIDATE, EVALUATE, EVENTS, SEARCH, CandidateRecord
 from gepa_client.journal.history import RecordedRow, entries, results, validation_rows
 from gepa_client.journal.requests import digest_of, evaluate_key

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from gepa_client.analysis.proposals import ROWS_SHOWN, ComparedRow, Excerpt, ProposalHistory, Recorded, excerpt
-from gepa_client.evolution.names import component_texts
+from gepa_client.evolution.candidate_names import component_texts
 from gepa_client.journal.answer_entries import CompletionEntry
 from gepa_client.journal.entries import COMPLETION, SEARCH, Attempt, StoredRun
 from gepa_client.journal.history import entries_at

@@ -9,7 +9,7 @@ import orjson
 from evolverpc_common.display_text import one_line
 from gepa_client.analysis.copied_text import strings_in
 from gepa_client.analysis.proposals import Recorded, RecordedProposals, excerpt
-from gepa_client.evolution.names import component_texts
+from gepa_client.evolution.candidate_names import component_texts
 from gepa_client.journal import run_events
 from gepa_client.journal.answer_entries import MutationEntry
 from gepa_client.journal.entries import (

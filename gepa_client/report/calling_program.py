@@ -5,7 +5,7 @@ import shlex
 from contextvars import ContextVar
 
 from gepa_client.errors import NO_ANSWER
-from gepa_client.evolution.names import component_texts
+from gepa_client.evolution.candidate_names import component_texts
 from gepa_client.run.output_folder import BEST_CANDIDATE
 from gepa_client.run.run_view import RunView
 from protocol.code import code_at

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evolverpc_common.display_text import counted, one_line
-from gepa_client.evolution.names import candidate_name, code_label
+from gepa_client.evolution.candidate_names import candidate_name, code_label
 from gepa_client.journal import run_events as events
 from gepa_client.report.calling_program import blocked_hint, where_of
 from gepa_client.run.run_view import RunView

@@ -13,7 +13,7 @@ from evolverpc_common.redaction import Secrets
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.certificate.evidence import search_noise
 from gepa_client.errors import NO_ANSWER, ClientError, Interrupted, InterruptStatus, JournalError, StoreUnavailable
-from gepa_client.evolution.names import component_texts
+from gepa_client.evolution.candidate_names import component_texts
 from gepa_client.fleet import FleetEvent
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.batch_evaluator import ExampleDone

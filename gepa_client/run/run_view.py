@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from gepa_client.analysis.proposals import RecordedProposals
 from gepa_client.certificate.certificate import Certificate
-from gepa_client.evolution.names import code_label
+from gepa_client.evolution.candidate_names import code_label
 from gepa_client.journal import run_events as events
 from gepa_client.journal.answer_entries import TieDecision
 from gepa_client.journal.history import selection_name

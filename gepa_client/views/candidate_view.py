@@ -11,7 +11,7 @@ from evolverpc_common.display_text import counted
 from gepa_client.analysis.explanation import Change, moved_rows, paired_scores
 from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome
 from gepa_client.analysis.proposals import COMPARED, ComparedRow, ProposalHistory
-from gepa_client.evolution.names import code_label, component_texts
+from gepa_client.evolution.candidate_names import code_label, component_texts
 from gepa_client.evolution.text_diffs import LineKind, lines, text_diff
 from gepa_client.journal.entries import CandidateRecord
 from gepa_client.journal.history import RecordedRow

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from evolverpc_common.display_text import command, counted, money, one_line
 from gepa_client.certificate.certificate import caveats, shortfall
+from gepa_client.evolution.candidate_names import code_label, component_texts
 from gepa_client.evolution.checkout import holds_commit
-from gepa_client.evolution.names import code_label, component_texts
 from gepa_client.evolution.text_diffs import changed_words
 from gepa_client.journal.run_events import Finished
 from gepa_client.report import summary_fields as fields

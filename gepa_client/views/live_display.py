@@ -19,7 +19,7 @@ from rich.text import Text
 
 from evolverpc_common.display_text import counted, one_line, plain_json
 from evolverpc_common.files import write_all
-from gepa_client.evolution.names import candidate_name
+from gepa_client.evolution.candidate_names import candidate_name
 from gepa_client.journal import run_events as events
 from gepa_client.report.event_words import PHASES, EventText, clock, event_line, fleet_line, rejected_text
 from gepa_client.report.summary_fields import budget_note

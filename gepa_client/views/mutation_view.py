@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from evolverpc_common.display_text import counted, money
+from gepa_client.evolution.candidate_names import short_commit_name
 from gepa_client.evolution.manual_mutation import ManualMutation, Result, score_of
-from gepa_client.evolution.names import short_commit_name
 from gepa_client.evolution.text_diffs import totals
 from gepa_client.journal.answer_entries import Rejection
 from gepa_client.views.candidate_view import diff_size, show_diff

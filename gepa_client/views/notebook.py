@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from evolverpc_common.display_text import one_line, plain
-from gepa_client.evolution.names import component_texts
+from gepa_client.evolution.candidate_names import component_texts
 from gepa_client.evolution.text_diffs import Words, changed_words
 from gepa_client.views.console import make_console
 from gepa_client.views.live_display import WIDEST, LiveDisplay

@@ -16,8 +16,8 @@ from typing import Any, TextIO
 from evolverpc_common.network_addresses import parse_networks
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, Interrupted, summary
+from gepa_client.evolution.candidate_names import component_texts, manual_run_name
 from gepa_client.evolution.manual_mutation import GRACE_S
-from gepa_client.evolution.names import component_texts, manual_run_name
 from gepa_client.fleet.example_retries import ATTEMPTS
 from gepa_client.fleet.fleet import Fleet
 from gepa_client.fleet.slots import InFlightLimit

@@ -19,8 +19,8 @@ from gepa_client.analysis.mutation_outcomes import CodeHistory, MutationOutcome,
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import confirm, is_silent, open_cli_run
 from gepa_client.errors import JournalError
+from gepa_client.evolution.candidate_names import BY_HAND
 from gepa_client.evolution.checkout import LocalCheckout, holds_commit
-from gepa_client.evolution.names import BY_HAND
 from gepa_client.journal.entries import StoredRun
 from gepa_client.views.candidate_view import outcome_as_json, show_code, show_diff
 from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line

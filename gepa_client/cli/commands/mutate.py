@@ -21,9 +21,9 @@ from evolverpc_common.settings.sources import SettingsError
 from gepa_client.cli.arguments import AllowInsecure, AsJson, TokenFile, read_object, read_text
 from gepa_client.cli.sandbox_start import sandboxed, show_findings
 from gepa_client.errors import ClientError, RowsError, details, summary
+from gepa_client.evolution.candidate_names import BY_HAND, code_label, short_commit_name
 from gepa_client.evolution.checkout import LocalCheckout
 from gepa_client.evolution.manual_mutation import ManualMutation
-from gepa_client.evolution.names import BY_HAND, code_label, short_commit_name
 from gepa_client.gepa.rows import EXACT_VALUES, AnyRow
 from gepa_client.journal.answer_entries import Rejection
 from gepa_client.run.output_folder import write_json

@@ -19,7 +19,7 @@ from gepa_client.analysis.steered import steered
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.runs import COLOURS
 from gepa_client.cli.commands.store_access import next_command, open_cli_run, run_as_json
-from gepa_client.evolution.names import code_label
+from gepa_client.evolution.candidate_names import code_label
 from gepa_client.journal.entries import RESUMED_BY, SEARCH, CandidateRecord, Spending, StoredRun
 from gepa_client.journal.history import discovery, end_of, recorded_events, row_counts, validation_rows
 from gepa_client.journal.run_events import FailedExamples

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from evolverpc_common.display_text import plain
 from gepa_client.errors import JournalError
-from gepa_client.evolution.names import component_texts
+from gepa_client.evolution.candidate_names import component_texts
 from gepa_service.api.access import Parts, Writer
 from gepa_service.api.pages import Id, RequestBody
 from gepa_service.api.problems import Problem, documented

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, model_validator
 
 from evolverpc_common.exact_values import with_integers_packed
-from gepa_client.evolution.names import component_texts
+from gepa_client.evolution.candidate_names import component_texts
 from gepa_client.settings.run_settings import Evolve
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.pages import Id, Page, Paging, RequestBody, View, known, known_work

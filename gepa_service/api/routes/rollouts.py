@@ -9,7 +9,7 @@ from typing import Any, Literal
 from fastapi import APIRouter, Response
 from starlette.concurrency import run_in_threadpool
 
-from gepa_client.evolution.names import component_texts
+from gepa_client.evolution.candidate_names import component_texts
 from gepa_service.api.access import Parts, Reader, TenantCaller, Writer
 from gepa_service.api.pages import Id, Page, Paging, known_work
 from gepa_service.api.problems import Problem, Responses, documented

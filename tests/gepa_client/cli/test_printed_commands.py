@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from gepa_client.evolution.names import manual_run_name
+from gepa_client.evolution.candidate_names import manual_run_name
 from gepa_client.journal.store import open_store
 from tests.gepa_client.cli.conftest import Types
 from tests.gepa_client.code_server import CodeServer
