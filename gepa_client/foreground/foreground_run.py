@@ -21,7 +21,7 @@ from gepa_client.errors import ClientError, JournalError, NoCertificate, summary
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.run_events import Finished
 from gepa_client.journal.store import open_store
-from gepa_client.page import embedded
+from gepa_client.page import report_file
 from gepa_client.page.built_page import PageMissing
 from gepa_client.run import output_folder as files
 from gepa_client.run.control_messages import DriverJob
@@ -205,7 +205,7 @@ class ForegroundRun:
         try:
             written += self._certify(view, self.output) if self.until is None else []
             with closing(open_store(self.store)) as store:
-                report = embedded.exported(store, self.store, self.run.id, self.until)
+                report = report_file.exported(store, self.store, self.run.id, self.until)
             replace_file(self.output / files.REPORT, report)
             written.append(files.REPORT)
         except OSError as error:

@@ -12,7 +12,7 @@ from gepa_client.certificate.certificate import Certificate, certify
 from gepa_client.errors import JournalError, NoCertificate, NoSuchRun, StoreUnavailable
 from gepa_client.journal.entries import PROCESSES, Entry, StoredRun
 from gepa_client.journal.store import Store, default_store
-from gepa_client.page import embedded
+from gepa_client.page import report_file
 from gepa_client.page.built_page import PageMissing
 from gepa_client.report import summary_fields as fields
 from gepa_client.run.recorded_run import view_of
@@ -34,7 +34,7 @@ def report_of(store: Store, job_id: str) -> bytes:
         StoreUnavailable: the store cannot be read now.
     """
     with _recorded(store, job_id) as (view, run):
-        return embedded.exported(view, default_store(), run.id)
+        return report_file.exported(view, default_store(), run.id)
 
 
 def story_of(store: Store, job_id: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gepa_client.journal.store import open_store
-from gepa_client.page import embedded, search_reader
+from gepa_client.page import report_file, search_reader
 from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.exported_page import page_data, page_text
 from tests.gepa_client.run_folder import only_run
@@ -50,7 +50,7 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
     assert any(path.startswith(f"cell?candidate={best}&") for path in answers)
     found = sorted(event["at"] for event in data["events"] if event["event"] == "candidate")
     with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
-        earlier = page_data(embedded.exported(store, "runs/evolverpc.db", only_run(tmp_path).name, found[1]))
+        earlier = page_data(report_file.exported(store, "runs/evolverpc.db", only_run(tmp_path).name, found[1]))
     assert sorted(event["at"] for event in earlier["events"] if event["event"] == "candidate") == found[:2]
     assert max(line["at"] for line in earlier["answers"][f"{api}history"]["items"]) <= found[1]
     monkeypatch.setattr(search_reader, "ROWS_SENT", 4)
@@ -73,15 +73,15 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
 
 def bounded(folder: Path, monkeypatch: pytest.MonkeyPatch, *, events: int, answers: int) -> dict[str, Any]:
     """Export the run once more with other bounds, while it is driven; return the data of the file."""
-    monkeypatch.setattr(embedded, "LARGEST_EVENTS", events)
-    monkeypatch.setattr(embedded, "LARGEST_ANSWERS", answers)
+    monkeypatch.setattr(report_file, "LARGEST_EVENTS", events)
+    monkeypatch.setattr(report_file, "LARGEST_ANSWERS", answers)
     run, url = only_run(folder), "runs/evolverpc.db"
     monkeypatch.chdir(folder)
     with closing(open_store(url)) as store:
         store.update(run.name, {"counters": {**store.run(run.name).counters, "warnings": [LONE]}})
         assert store.claim(run.name, store.run(run.name).claim, "other", "another process")
         try:
-            return page_data(embedded.exported(store, url, run.name))
+            return page_data(report_file.exported(store, url, run.name))
         finally:
             store.release(run.name, "other")
 
