@@ -42,9 +42,9 @@ from gepa_client.run.failures import FailFastCallback, FailureGuard, RunWarnings
 from gepa_client.run.initial_state import InitialState
 from gepa_client.run.resolved_settings import is_deterministic
 from gepa_client.run.run_counters import RunCounters
+from gepa_client.run.search_events import ProposalWatcher, RunWatcher
 from gepa_client.run.stops import BudgetStop, NothingNewStop, SteeredStops, Stop, perfect_stop, stoppers
 from gepa_client.run.tie_break import best_and_seed_scores, best_of_rest, compare_ties, recorded_best, reserved_calls
-from gepa_client.run.watchers import ProposalWatcher, RunWatcher
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
 from gepa_client.steering.steering import ActiveRequests, Steering
 from gepa_client.steering.user_requests import WaitingRequests

@@ -10,7 +10,7 @@ from gepa.core.callbacks import CandidateRejectedEvent
 from gepa_client import ProgramReflection, RemoteAdapter
 from gepa_client.gepa.rows import Row, RowLoader
 from gepa_client.run import strategies
-from gepa_client.run.watchers import ProposalWatcher
+from gepa_client.run.search_events import ProposalWatcher
 from gepa_client.selection.race import RacedSelection
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.steering.steering import ActiveRequests

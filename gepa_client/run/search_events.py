@@ -1,4 +1,4 @@
-"""Follow GEPA's search: each proposal from its records to its outcome, callbacks as events, the last complete state."""
+"""GEPA's search as events: each proposal from its records to its outcome, other callbacks; the last complete state."""
 
 import sys
 from collections import deque
