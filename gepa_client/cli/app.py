@@ -46,7 +46,7 @@ WITH_SETTINGS = ("optimize", "resume", "check", "fork")
 WIDE = {"max_content_width": 120}
 
 MODULES = {
-    **dict.fromkeys(("resume", "replay", "fork"), "from_record"),
+    **dict.fromkeys(("resume", "replay", "fork"), "resume_replay_and_fork"),
     **dict.fromkeys(("export", "import"), "export_and_import"),
     **dict.fromkeys(("pause", "cancel"), "pause_and_cancel"),
     "demo-model": "demo_model",
