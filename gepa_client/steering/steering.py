@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from gepa_client.analysis.ties import best_of
 from gepa_client.gepa.reflection_strategies import TextProposal
 from gepa_client.journal.entries import PROPOSAL, STEER, SteeringRequest, now
-from gepa_client.journal.exported import mistakes
+from gepa_client.journal.export_format import mistakes
 from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import RequestKey, request_key
 from gepa_client.journal.run_events import Emit, Steered

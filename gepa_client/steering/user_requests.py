@@ -15,7 +15,7 @@ from evolverpc_common.display_text import command
 from gepa_client.analysis.ties import best_of
 from gepa_client.errors import SteeringRefused, StoreUnavailable
 from gepa_client.journal.entries import CONTROL, STEER, RequestOutcome, SteeringRequest, StoredRun, now
-from gepa_client.journal.exported import mistakes
+from gepa_client.journal.export_format import mistakes
 from gepa_client.journal.lease import lease_seconds
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.steer_entries import (

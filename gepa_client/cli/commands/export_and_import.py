@@ -12,7 +12,7 @@ import typer
 from evolverpc_common.display_text import command, plain_json
 from gepa_client.cli.arguments import AsJson, RunName, StoreUrl, read_object
 from gepa_client.cli.commands.store_access import open_cli_run, open_cli_store, run_as_json
-from gepa_client.run.transfer import export_run, import_run
+from gepa_client.run.export_import import export_run, import_run
 from gepa_client.views.console import echo, echo_next, make_console, print_json, refuse, safe_line
 
 STDOUT = "-"

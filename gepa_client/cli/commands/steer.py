@@ -17,7 +17,7 @@ from gepa_client.cli.arguments import AsJson, RunName, StoreUrl
 from gepa_client.cli.commands.store_access import open_cli_run, resume_call
 from gepa_client.errors import SteeringRefused, unreadable
 from gepa_client.journal.entries import SteeringRequest, StoredRun
-from gepa_client.journal.exported import mistakes
+from gepa_client.journal.export_format import mistakes
 from gepa_client.journal.history import discovery, recorded_events
 from gepa_client.journal.steer_entries import LONGEST_TEXT, AnyAction, action_of, described
 from gepa_client.journal.store import Store

@@ -18,8 +18,8 @@ from gepa_client.cli.commands.store_access import open_cli_run, open_cli_store
 from gepa_client.errors import NoCertificate
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.store import Store
+from gepa_client.run.export_import import import_run
 from gepa_client.run.output_folder import CERTIFICATE
-from gepa_client.run.transfer import import_run
 from gepa_client.views.console import NOT_MET, echo, echo_next, fail, make_console, print_json, refuse, safe_line
 
 REFUSED = 1

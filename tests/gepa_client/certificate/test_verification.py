@@ -15,7 +15,7 @@ from gepa_client.certificate.certificate import COVERED, certify, leaves, mismat
 from gepa_client.errors import ClientError, NoCertificate
 from gepa_client.journal.entries import Entry
 from gepa_client.journal.store import Store, open_store
-from gepa_client.run.transfer import export_run, import_run
+from gepa_client.run.export_import import export_run, import_run
 from gepa_client.settings.run_config import SETTINGS
 from tests.gepa_client.certificate.certified_run import BEST, Certified
 

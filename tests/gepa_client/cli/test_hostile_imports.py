@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gepa_client.journal.store import open_store
-from gepa_client.run.transfer import export_run
+from gepa_client.run.export_import import export_run
 from tests.gepa_client.conftest import Cli, Ran
 from tests.gepa_client.stored_run import IDENTITY, RUN_ID, Made, put
 

@@ -12,7 +12,7 @@ from gepa_client.cli.commands.runs import run_table
 from gepa_client.journal.entries import EVENTS, SEARCH, Attempt, Claim, StoredRun
 from gepa_client.journal.run_events import Event, ProposalBegun, ProposalEvaluated, ProposalMade, Rejected
 from gepa_client.journal.store import Store, open_store
-from gepa_client.run.transfer import export_run
+from gepa_client.run.export_import import export_run
 from tests.gepa_client.cli.test_start_up import HEAVY, loaded
 from tests.gepa_client.conftest import Cli
 from tests.gepa_client.example_records import NASTY

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evolverpc_common.settings.sources import SettingsError
-from gepa_client.run.transfer import imported_settings
+from gepa_client.run.export_import import imported_settings
 from gepa_client.settings.loading import from_record, load
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.settings.run_settings import SandboxSettings

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import JournalError, NumberTaken
 from gepa_client.journal.entries import RESUMED_BY, StoredRun
-from gepa_client.journal.exported import Document, ExportedRun, mistakes
+from gepa_client.journal.export_format import Document, ExportedRun, mistakes
 from gepa_client.journal.history import all_rows
 from gepa_client.journal.http_messages import plain
 from gepa_client.journal.soundness import check_sound

@@ -13,7 +13,7 @@ from gepa_client.errors import JournalError, NoSuchRun
 from gepa_client.journal.entries import SEARCH, Claim, Row
 from gepa_client.journal.history import all_rows
 from gepa_client.journal.store import Store, open_store
-from gepa_client.run.transfer import MACHINE_SETTINGS, export_run, import_run
+from gepa_client.run.export_import import MACHINE_SETTINGS, export_run, import_run
 from gepa_client.settings.run_config import RunConfig
 from tests.gepa_client.journal.sample_runs import KEPT, OWNER, RUN, driven, ended, entry, sent
 from tests.gepa_client.stored_run import DISCOVERY, IDENTITY, decisions
