@@ -14,7 +14,7 @@ from evolverpc_common.display_text import plain
 from gepa_client.errors import JournalError
 from gepa_client.evolution.candidate_names import component_texts
 from gepa_service.api.access import Parts, Writer
-from gepa_service.api.pages import Id, RequestBody
+from gepa_service.api.pagination import Id, RequestBody
 from gepa_service.api.problems import Problem, documented
 from gepa_service.api.routes.jobs import LONGEST_NAME
 from gepa_service.api.routes.programs import known_program

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from gepa_client.journal.database import Compared
 from gepa_service.api.access import Parts, Writer
-from gepa_service.api.pages import RequestBody
+from gepa_service.api.pagination import RequestBody
 from gepa_service.api.problems import Problem, documented
 from gepa_service.model.program_version import Installation, Repository, SeenDelivery, day_of
 from gepa_service.model.tenant import TENANTS

@@ -23,7 +23,7 @@ from gepa_client.page.page_events import PageEvent
 from gepa_client.page.run_details import DETAILS, BadQuery, RunDetails
 from gepa_service.api.access import Parts, Reader
 from gepa_service.api.job_streams import CHECK_S, JobEvent, JobStreams, WatchedJob
-from gepa_service.api.pages import Id, Paging, known, known_work, next_of
+from gepa_service.api.pagination import Id, Paging, known, known_work, next_of
 from gepa_service.api.problems import Problem, Responses, documented
 from gepa_service.jobs.report import NoReport, certificate_of, report_of
 from gepa_service.model.work import ENDED, LogChunk, LogLine, Work

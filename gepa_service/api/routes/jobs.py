@@ -13,7 +13,7 @@ from evolverpc_common.exact_values import with_integers_packed
 from gepa_client.evolution.candidate_names import component_texts
 from gepa_client.settings.run_settings import Evolve
 from gepa_service.api.access import Parts, Reader, Writer
-from gepa_service.api.pages import Id, Page, Paging, RequestBody, View, known, known_work
+from gepa_service.api.pagination import Id, Page, Paging, RequestBody, View, known, known_work
 from gepa_service.api.problems import Problem, documented
 from gepa_service.api.routes.repositories import allowed_or_problem
 from gepa_service.jobs import control

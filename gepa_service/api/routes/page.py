@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from gepa_client.page.built_page import ASSETS, INDEX, PageMissing, asset
 from gepa_service.api import page
 from gepa_service.api.access import Parts, Reader, delete_cookie, is_foreign, set_cookie
-from gepa_service.api.pages import RequestBody
+from gepa_service.api.pagination import RequestBody
 from gepa_service.api.problems import Problem, documented, not_found
 from gepa_service.auth.oidc import IssuerUnavailable
 from gepa_service.auth.permissions import Permission, Principal

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from fastapi import Query
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
-from gepa_service.api.pages import Id, PageQuery, RequestBody, View
+from gepa_service.api.pagination import Id, PageQuery, RequestBody, View
 from gepa_service.api.routes.jobs import MOST_ROWS, JsonPath, ModuleName, Name, Row, Source, serve_flags
 from gepa_service.jobs.settings_of_jobs import SandboxOptions
 from gepa_service.model.program_version import OWN_IDS, branch_of

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, JsonValue, model_validator
 from gepa_client.certificate.verdict import Verdict
 from gepa_client.evolution.candidate_names import component_texts
 from gepa_service.api.access import Reader, Writer
-from gepa_service.api.pages import Id, Page, Paging, RequestBody, View, known, next_of
+from gepa_service.api.pagination import Id, Page, Paging, RequestBody, View, known, next_of
 from gepa_service.api.problems import Problem, documented
 from gepa_service.auth.keys import actor_name
 from gepa_service.jobs import promotions

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from gepa_service.api.access import Parts, Reader, Writer
-from gepa_service.api.pages import Id, Page, Paging, RequestBody, View, known
+from gepa_service.api.pagination import Id, Page, Paging, RequestBody, View, known
 from gepa_service.api.problems import Problem, documented
 from gepa_service.jobs import deletion
 from gepa_service.model.program_version import Installation, Repository

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from gepa_client.evolution.candidate_names import component_texts
 from gepa_service.api.access import Parts, Reader, TenantCaller, Writer
-from gepa_service.api.pages import Id, Page, Paging, known_work
+from gepa_service.api.pagination import Id, Page, Paging, known_work
 from gepa_service.api.problems import Problem, Responses, documented
 from gepa_service.api.routes.jobs import (
     controlled,

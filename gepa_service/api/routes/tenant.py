@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gepa_service.api.access import Manager, Parts, Reader
 from gepa_service.api.idempotency import shown_once
-from gepa_service.api.pages import Id, Page, Paging, RequestBody, View
+from gepa_service.api.pagination import Id, Page, Paging, RequestBody, View
 from gepa_service.api.problems import Problem, documented, not_found
 from gepa_service.auth.keys import actor_name, key_of_owner, make_key, revoke_key
 from gepa_service.auth.oidc import LONGEST_SUBJECT

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from pydantic import Field, JsonValue
 
 from gepa_service.api.access import Manager, Parts
-from gepa_service.api.pages import Id, Page, Paging, RequestBody, View, known
+from gepa_service.api.pagination import Id, Page, Paging, RequestBody, View, known
 from gepa_service.api.problems import Problem, documented, not_found
 from gepa_service.records import new_id
 from gepa_service.repositories.destinations import LONGEST_URL, DestinationRefused, destination_of

@@ -1,4 +1,4 @@
-"""What requests give, and what is shown of records: one, or a list in pages."""
+"""Bodies of requests, ids and records as the API shows them: one, or a list in pages."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Generic, Self, TypeVar
