@@ -14,12 +14,14 @@ from gepa_service.api.routes import (
     programs,
     repositories,
     rollouts,
+    sessions,
     tenant,
     webhooks,
 )
 
 ROUTERS: tuple[APIRouter, ...] = (
     page.router,
+    sessions.router,
     oidc_sign_in.router,
     health.router,
     repositories.router,

@@ -1,28 +1,15 @@
-"""The page of the service, for people, and their sessions: sign in with a browser, ask who is signed in, sign out.
+"""The page of the service, for people; its files hold nothing of any tenant, so every caller gets them.
 
-The page uses the same routes as programs, with a session instead of a key. Its files hold nothing of any tenant: every
-caller gets them.
+The page uses the same routes as programs, with a session instead of a key.
 """
 
-from contextlib import suppress
-from typing import Annotated
-
-from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Response
 
 from gepa_client.page.built_page import ASSETS, INDEX, PageMissing, asset
 from gepa_service.api import page
-from gepa_service.api.access import Parts, Reader, delete_cookie, is_foreign, set_cookie
-from gepa_service.api.pagination import RequestBody
-from gepa_service.api.problems import Problem, documented, not_found
-from gepa_service.auth.oidc import IssuerUnavailable
-from gepa_service.auth.permissions import Permission, Principal
-from gepa_service.auth.sessions import LONGEST_TOKEN, SignedIn
-from gepa_service.model.tenant import TENANTS, Role, Tenant
-from gepa_service.records import LONGEST_ID
-from gepa_service.service import Service
+from gepa_service.api.problems import Problem, not_found
 
-router = APIRouter(tags=["session"])
+router = APIRouter(include_in_schema=False)
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -31,13 +18,13 @@ POLICY = (
 HEADERS = {"Content-Security-Policy": POLICY, "Cross-Origin-Opener-Policy": "same-origin"}
 
 
-@router.get("/", include_in_schema=False)
+@router.get("/")
 def index() -> Response:
     """Return the page."""
     return _sent(INDEX, "text/html")
 
 
-@router.get("/assets/{name}", include_in_schema=False)
+@router.get("/assets/{name}")
 def file(name: str) -> Response:
     """Return a file of the page."""
     if name not in ASSETS:
@@ -51,71 +38,3 @@ def _sent(name: str, media_type: str) -> Response:
     except PageMissing as error:
         raise Problem(503, "no-page", "No page", str(error)) from None
     return Response(body, media_type=f"{media_type}; charset=utf-8", headers=HEADERS)
-
-
-class SignIn(RequestBody):
-    """`token`: an API key, or a token of an OIDC issuer. `tenant`: for a member of several."""
-
-    token: Annotated[str, Field(min_length=1, max_length=LONGEST_TOKEN, repr=False)]
-    tenant: Annotated[str, Field(min_length=1, max_length=LONGEST_ID)] | None = None
-
-
-class SessionView(BaseModel):
-    """Who calls. `tenant_name`: null if the tenant has none. `actor`: as the audit log names the caller."""
-
-    tenant: str
-    tenant_name: str | None
-    role: Role
-    actor: str
-
-
-class SignInWays(BaseModel):
-    """How a person signs in besides with an API key: with a token of `issuers`, or at those of them in `pages`."""
-
-    issuers: list[str]
-    pages: list[str]
-
-
-@router.post("/session", responses=documented(401, 403))
-def sign_in(asked: SignIn, request: Request, response: Response, service: Parts) -> SessionView:
-    """Sign a browser in: its cookie holds the token, sealed, so that no script can read it."""
-    if is_foreign(request):
-        raise Problem(403, "wrong-origin", "Wrong origin", "a page of another origin asks: open the service's own page")
-    found = service.recognize(asked.token.strip(), asked.tenant)
-    if found is None or not found.may(Permission.READ):
-        detail = "the key is not valid: it is mistyped, revoked or expired"
-        raise Problem(401, "unauthorized", "Not authenticated", detail, field="token")
-    set_cookie(response, request, SignedIn(asked.token.strip(), asked.tenant))
-    return _view(service, found)
-
-
-@router.get("/session")
-def session(caller: Reader, service: Parts) -> SessionView:
-    """Return who calls."""
-    return _view(service, caller)
-
-
-@router.delete("/session", status_code=204)
-async def sign_out(request: Request, response: Response) -> None:
-    """Sign the browser out. The key stays valid."""
-    delete_cookie(response, request, SignedIn)
-
-
-@router.get("/session/ways")
-def sign_in_ways(service: Parts) -> SignInWays:
-    """Return the OIDC issuers of the service."""
-    pages = []
-    for name, issuer in service.oidc.issuers.items():
-        with suppress(IssuerUnavailable), service.at_issuers():
-            if not issuer.has_page:
-                continue
-        pages.append(name)  # also one that does not answer now
-    return SignInWays(issuers=list(service.oidc.issuers), pages=pages)
-
-
-def _view(service: Service, caller: Principal) -> SessionView:
-    found = service.records.get(Tenant, TENANTS, caller.tenant)
-    assert caller.role not in ("job", "attempt")  # noqa: S101  it may not read
-    return SessionView(
-        tenant=caller.tenant, tenant_name=None if found is None else found.name, role=caller.role, actor=caller.actor
-    )
