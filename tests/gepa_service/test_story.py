@@ -27,7 +27,7 @@ from tests.gepa_service.platform import MASTER, Platform, platform, working
 from tests.gepa_service.routes.conftest import Caller
 from tests.gepa_service.routes.test_payloads import has_fields
 from tests.gepa_service.routes.test_repositories import installed
-from tests.gepa_service.routes.test_rollouts import polled
+from tests.gepa_service.routes.test_steps_and_batches import polled
 from tests.gepa_service.serving import served
 from tests.sandbox_runtime.source.repositories import commit, git
 from tests.support import scripted_anthropic

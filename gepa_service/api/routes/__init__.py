@@ -13,8 +13,8 @@ from gepa_service.api.routes import (
     processes,
     programs,
     repositories,
-    rollouts,
     sessions,
+    steps_and_batches,
     tenant,
     webhooks,
 )
@@ -31,7 +31,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     processes.router,
     programs.router,
     delivery.router,
-    rollouts.router,
+    steps_and_batches.router,
     webhooks.router,
     tenant.router,
 )

@@ -16,7 +16,7 @@ from tests.gepa_service.github_server import LoopbackGitHub
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
 from tests.gepa_service.platform import platform, working
 from tests.gepa_service.routes.conftest import Caller
-from tests.gepa_service.routes.test_rollouts import polled
+from tests.gepa_service.routes.test_steps_and_batches import polled
 from tests.rpc_server.dspy.conftest import dspy_python
 from tests.sandbox_runtime.source.repositories import commit
 from tests.support.rounds import ALL

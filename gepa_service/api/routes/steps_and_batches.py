@@ -1,4 +1,4 @@
-"""Batches of rollouts and steps: submitted, and polled while their results come."""
+"""Steps, and batches of rollouts: submitted, and polled while their results come."""
 
 import asyncio
 import time
@@ -20,7 +20,8 @@ from gepa_service.api.routes.jobs import (
     settings_or_problem,
     with_flags,
 )
-from gepa_service.api.routes.payloads import (
+from gepa_service.api.routes.programs import known_program
+from gepa_service.api.routes.step_and_batch_models import (
     BatchAccepted,
     BatchSummary,
     BatchView,
@@ -32,7 +33,6 @@ from gepa_service.api.routes.payloads import (
     WorkRequest,
     task_view,
 )
-from gepa_service.api.routes.programs import known_program
 from gepa_service.jobs import control
 from gepa_service.jobs.deletion import delete_work
 from gepa_service.jobs.settings_of_jobs import SandboxOptions
