@@ -91,7 +91,7 @@ def attempt(work_id: str, token: str, api_url: str, version: str) -> None:
 
     It has no secret of the service: by its token the API gives it those of its tenant.
     """
-    from gepa_service.cli.dispatcher_parts import place_of
+    from gepa_service.cli.dispatcher_and_engine import place_of
     from gepa_service.jobs.attempt import run_on_node
 
     stop = threading.Event()
@@ -117,7 +117,7 @@ def check() -> None:
 def _dispatching(service: Any) -> Iterator[None]:
     """Run a dispatcher in a thread for the block: one of all containers has the lease and places work."""
     from gepa_service.cli.arguments import MODAL
-    from gepa_service.cli.dispatcher_parts import dispatch, place_of
+    from gepa_service.cli.dispatcher_and_engine import dispatch, place_of
 
     stop = threading.Event()
     place = place_of(api=service.public_url, folder=WORK, sandbox="modal")
@@ -152,7 +152,7 @@ def forwarded(port: int) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _opened() -> Iterator[Any]:
-    from gepa_service.cli.service_parts import opened_in_container
+    from gepa_service.cli.service_configuration import opened_in_container
 
     secret = f"the secret {SECRET!r} of Modal: modal secret create {SECRET} --force NAME=VALUE ..."
     with opened_in_container(os.environ, secret, api.get_web_url()) as service:

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evolverpc_common.open_connections import OpenConnections, raise_descriptor_limit
 from gepa_service.api.app import create_app
-from gepa_service.cli.service_parts import BACKLOG, ConfigurationError
+from gepa_service.cli.service_configuration import BACKLOG, ConfigurationError
 from gepa_service.service import Service
 
 SHUTDOWN_S = 5

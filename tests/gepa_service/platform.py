@@ -16,7 +16,7 @@ from gepa_service.auth.keys import make_key
 from gepa_service.auth.oidc import OidcTokens
 from gepa_service.auth.recognize import Recognizer
 from gepa_service.cli.arguments import LOCAL
-from gepa_service.cli.dispatcher_parts import opened_dispatcher
+from gepa_service.cli.dispatcher_and_engine import opened_dispatcher
 from gepa_service.jobs.dispatcher import Queue
 from gepa_service.jobs.job_environment import Place
 from gepa_service.model.tenant import TENANTS, Quotas, Role, Tenant

@@ -21,7 +21,7 @@ import pytest
 
 from evolverpc_common.network_addresses import free_port
 from gepa_service.auth.keys import make_key
-from gepa_service.cli.service_parts import ConfigurationError
+from gepa_service.cli.service_configuration import ConfigurationError
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records import open_records
 from tests.gepa_client.journal.conftest import mongo_server, mongo_url

@@ -20,7 +20,7 @@ from gepa_service.cli.arguments import (
     Oidc,
     Port,
 )
-from gepa_service.cli.service_parts import ConfigurationError, opened_service, read_github_app
+from gepa_service.cli.service_configuration import ConfigurationError, opened_service, read_github_app
 
 
 def api(

@@ -19,7 +19,7 @@ from evolverpc_common.files import remove_tree
 from evolverpc_common.installation import installed_version
 from gepa_client.views.console import echo, make_console, refuse, safe_line
 from gepa_service.cli.arguments import DEFAULT_DATABASE, DEFAULT_JOURNALS, Database, Journals, open_cli_records
-from gepa_service.cli.service_parts import KEY_FILE, RECORDS, RUNS, ConfigurationError, opened_folder
+from gepa_service.cli.service_configuration import KEY_FILE, RECORDS, RUNS, ConfigurationError, opened_folder
 from gepa_service.model.tenant import TENANTS, MasterKeyName
 from gepa_service.records import now
 from gepa_service.secrets.vault import PRESENT

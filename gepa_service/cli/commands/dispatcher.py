@@ -28,8 +28,8 @@ from gepa_service.cli.arguments import (
     KeepDays,
     sandbox_of,
 )
-from gepa_service.cli.dispatcher_parts import dispatch, place_of
-from gepa_service.cli.service_parts import ConfigurationError, opened_service, read_github_app
+from gepa_service.cli.dispatcher_and_engine import dispatch, place_of
+from gepa_service.cli.service_configuration import ConfigurationError, opened_service, read_github_app
 from gepa_service.engines.engine import EngineRefused
 
 

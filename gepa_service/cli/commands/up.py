@@ -33,8 +33,8 @@ from gepa_service.cli.arguments import (
     Port,
     sandbox_of,
 )
-from gepa_service.cli.dispatcher_parts import dispatch, place_of
-from gepa_service.cli.service_parts import (
+from gepa_service.cli.dispatcher_and_engine import dispatch, place_of
+from gepa_service.cli.service_configuration import (
     KEY_FILE,
     RECORDS,
     RUNS,

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from gepa_service.auth.keys import make_key
-from gepa_service.cli.service_parts import ConfigurationError, listening_socket, read_github_app
+from gepa_service.cli.service_configuration import ConfigurationError, listening_socket, read_github_app
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records import open_records
 from tests.support.waiting import until

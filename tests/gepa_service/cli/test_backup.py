@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gepa_client.journal.store import open_store
-from gepa_service.cli.service_parts import opened_folder
+from gepa_service.cli.service_configuration import opened_folder
 from gepa_service.jobs.tenant_secrets import revealed
 from gepa_service.model.tenant import TENANTS, Tenant
 from gepa_service.records import new_id, open_records

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from gepa_service.cli.service_parts import ConfigurationError, opened_in_container
+from gepa_service.cli.service_configuration import ConfigurationError, opened_in_container
 from tests.gepa_client.journal.conftest import mongo_server, mongo_url
 from tests.gepa_service.github_server import LoopbackGitHub
 from tests.gepa_service.platform import MASTER

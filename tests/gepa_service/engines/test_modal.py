@@ -18,7 +18,7 @@ from tests.support.waiting import until
 APP = """
 import modal, tempfile, threading
 from pathlib import Path
-from gepa_service.cli.dispatcher_parts import place_of
+from gepa_service.cli.dispatcher_and_engine import place_of
 from gepa_service.jobs.attempt import run_on_node
 
 app = modal.App()

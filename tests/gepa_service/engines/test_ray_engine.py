@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from evolverpc_common.network_addresses import free_port
-from gepa_service.cli.dispatcher_parts import engine_of
+from gepa_service.cli.dispatcher_and_engine import engine_of
 from gepa_service.engines.engine import EngineRefused, EngineUnavailable
 from gepa_service.engines.ray_engine import RayEngine
 from gepa_service.jobs.attempt import run_on_node
