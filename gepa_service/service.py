@@ -17,7 +17,7 @@ from gepa_service.auth.sessions import Sessions
 from gepa_service.model.program_version import Repository
 from gepa_service.model.work import Work
 from gepa_service.records import RecordStore
-from gepa_service.repositories.github_installations import GitHub
+from gepa_service.repositories.github_app import GitHub
 from gepa_service.repositories.repository_access import RepositoryPolicy, allowed_repository, fetch, git_configuration
 from gepa_service.secrets.vault import Vault
 from sandbox_runtime.source.remote_git import Credentials

@@ -20,7 +20,7 @@ from gepa_service.auth.recognize import Recognizer
 from gepa_service.auth.sessions import Sessions
 from gepa_service.cli.arguments import open_cli_records
 from gepa_service.jobs.tenant_secrets import revealed
-from gepa_service.repositories.github_installations import GitHub, GitHubSettings
+from gepa_service.repositories.github_app import GitHub, GitHubSettings
 from gepa_service.repositories.repository_access import RepositoryPolicy
 from gepa_service.secrets.master_key import FILE_VARIABLE, master_keys
 from gepa_service.secrets.master_key import VARIABLE as MASTER_KEY

@@ -16,7 +16,7 @@ from aiohttp import BasicAuth, web
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from gepa_service.repositories.github_installations import GitHub, GitHubSettings
+from gepa_service.repositories.github_app import GitHub, GitHubSettings
 from tests.sandbox_runtime.source.repositories import git, http_backend
 from tests.support.web_hosts import web_host
 

@@ -22,7 +22,7 @@ from gepa_service.jobs.job_environment import Place
 from gepa_service.model.tenant import TENANTS, Quotas, Role, Tenant
 from gepa_service.model.work import ENDED, ProgramWork, What, Work
 from gepa_service.records import RecordStore, TenantRecords, new_id, open_records
-from gepa_service.repositories.github_installations import GitHub
+from gepa_service.repositories.github_app import GitHub
 from gepa_service.repositories.repository_access import RepositoryPolicy
 from gepa_service.service import Revealed, Service
 from tests.faults.runs import Setup

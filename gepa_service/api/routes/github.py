@@ -18,7 +18,7 @@ from gepa_service.api.problems import Problem, documented
 from gepa_service.model.program_version import Installation, Repository, SeenDelivery, day_of
 from gepa_service.model.tenant import TENANTS
 from gepa_service.records import RecordExists, RecordStore, changed, now, stored
-from gepa_service.repositories.github_installations import CONFIRMATION, STATE, GitHub, GitHubFailed, owner_and_name
+from gepa_service.repositories.github_app import CONFIRMATION, STATE, GitHub, GitHubFailed, owner_and_name
 
 router = APIRouter(tags=["github"])
 

@@ -14,7 +14,7 @@ from gepa_service.jobs import deletion
 from gepa_service.model.program_version import Installation, Repository
 from gepa_service.records import RecordChanged, TenantRecords, new_id
 from gepa_service.repositories.destinations import LONGEST_URL, DestinationRefused, HostUnknown
-from gepa_service.repositories.github_installations import GitHubFailed, owner_and_name
+from gepa_service.repositories.github_app import GitHubFailed, owner_and_name
 from gepa_service.repositories.repository_access import (
     LARGEST_MB,
     AllowedRepository,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from gepa_service.repositories.github_installations import GitHub as App
+from gepa_service.repositories.github_app import GitHub as App
 from sandbox_runtime.source import CredentialsFailed
 from tests.gepa_service.github_server import APP_ID, LoopbackGitHub, Token
 

@@ -8,7 +8,7 @@ import pytest
 
 from evolverpc_common.network_addresses import parse_networks
 from gepa_service.repositories.destinations import DestinationRefused, refused_network
-from gepa_service.repositories.github_installations import owner_and_name
+from gepa_service.repositories.github_app import owner_and_name
 from gepa_service.repositories.repository_access import RepositoryPolicy, allowed_repository, git_configuration
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub
 from tests.gepa_service.routes.conftest import Caller
