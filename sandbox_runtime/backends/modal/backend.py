@@ -33,7 +33,7 @@ from sandbox_runtime.backends.image_setup import (
     write_recipe,
 )
 from sandbox_runtime.backends.modal.api_calls import GONE, REFUSED, retried, translated_errors
-from sandbox_runtime.backends.modal.creation import START, egress_rules, found, models_url, tags_of_start
+from sandbox_runtime.backends.modal.egress_and_tags import START, egress_rules, found, models_url, tags_of_start
 from sandbox_runtime.backends.modal.sandbox import ModalSandbox
 from sandbox_runtime.runtime import Runtime
 

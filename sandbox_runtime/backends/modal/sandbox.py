@@ -24,7 +24,7 @@ from sandbox_runtime.api.sandbox import EXEC_BYTES, SandboxExit, SandboxGone, Sa
 from sandbox_runtime.api.spec import MEMORY_VARIABLE, Command, SandboxSpec
 from sandbox_runtime.backends.image_setup import PORT, SERVER_PYTHON, WORKSPACE
 from sandbox_runtime.backends.modal.api_calls import GONE, retried, translated_errors
-from sandbox_runtime.backends.modal.creation import models_url
+from sandbox_runtime.backends.modal.egress_and_tags import models_url
 
 _PROBE_TIMEOUT_S = 30.0
 
