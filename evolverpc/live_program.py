@@ -19,10 +19,10 @@ from protocol.errors import ProgramFailed
 from rpc_server.program.child_process import Exit, Pipes
 from rpc_server.program.process import ProgramProcess
 from rpc_server.program.program import Program
-from rpc_server.worker.calls import ExampleCalls
 from rpc_server.worker.dspy_programs import DspyProgram
 from rpc_server.worker.executors import EventLoopExecutor, ThreadExecutor
-from rpc_server.worker.functions import TEXTS_ADVICE, FunctionProgram, fault_of_texts, proposed
+from rpc_server.worker.function_programs import TEXTS_ADVICE, FunctionProgram, fault_of_texts, proposed
+from rpc_server.worker.network_calls import ExampleCalls
 from rpc_server.worker.program_loading import Config
 from rpc_server.worker.results import put_back
 from rpc_server.worker.stdio_server import Channel, Server, failure, frames

@@ -10,10 +10,10 @@ import sys
 from typing import Any, Callable, Mapping
 
 from . import json_values, results
-from .calls import ExampleCalls
 from .dspy_student import Student
 from .errors import InvalidResult, ProgramProblem
 from .json_values import json_form
+from .network_calls import ExampleCalls
 from .program_loading import Config, import_dotted
 from .steps import PARSE_FAILURE
 

@@ -10,12 +10,12 @@ from collections import deque
 from typing import Any
 
 from . import json_values, results
-from .adapters import BatchStore
-from .calls import ExampleCalls
+from .adapter_programs import BatchStore
 from .dspy_adapter import KEPT, DspyModules, Metric, read_metric, steps_as_json
 from .dspy_student import Rows, SavedProgram, Student
 from .errors import ModelUnavailable, ProgramProblem
-from .functions import TEXTS_ADVICE, fault_of_texts, proposed
+from .function_programs import TEXTS_ADVICE, fault_of_texts, proposed
+from .network_calls import ExampleCalls
 from .program_loading import Config, import_dotted
 from .results import Score
 from .stdio_server import Executor

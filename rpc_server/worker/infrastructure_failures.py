@@ -19,9 +19,9 @@ from typing import Any, Iterator, NamedTuple
 from urllib.parse import urlsplit
 
 from .call_failures import has_network_errno, is_network_error, is_timeout, network_text_in
-from .calls import Call, ExampleCalls
 from .errors import is_installed, is_of_the_standard_library, is_of_the_worker
 from .model_apis import is_transient_code, is_transient_status
+from .network_calls import Call, ExampleCalls
 
 _MAX_EXCEPTIONS = 64
 _MAX_MESSAGE = 200

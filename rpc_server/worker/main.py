@@ -11,10 +11,10 @@ import socket
 import sys
 from typing import Any, Iterator
 
-from .adapters import AdapterProgram
+from .adapter_programs import AdapterProgram
 from .errors import ProgramProblem
 from .executors import EventLoopExecutor, MainThreadExecutor, ThreadExecutor
-from .functions import FunctionProgram
+from .function_programs import FunctionProgram
 from .parent_death import die_with_parent
 from .program_loading import Config, import_adapter, import_program
 from .stdio_server import Channel, Server, failure, parse, replace_streams

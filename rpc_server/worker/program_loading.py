@@ -13,9 +13,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from .calls import ExampleCalls
 from .errors import ProgramProblem
 from .json_values import is_unicode
+from .network_calls import ExampleCalls
 
 _INSTALLED = ("site-packages", "dist-packages")
 _ENVIRONMENT = "pyvenv.cfg"

@@ -12,10 +12,10 @@ import sys
 from typing import Any, NamedTuple
 
 from . import json_values
-from .calls import ExampleCalls
 from .errors import InvalidResult, ModelUnavailable, TimeLimit, describe, user_traceback
 from .infrastructure_failures import classify, evidence_of
 from .json_values import NotJsonError, readable_text, to_text
+from .network_calls import ExampleCalls
 from .steps import PARSE_FAILURE, ParseFailure, Trace, warn_of_score
 
 _KEYS = ("score", "feedback", "objective_scores", "component_feedback")

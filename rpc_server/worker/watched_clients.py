@@ -9,7 +9,7 @@ import functools
 import sys
 from typing import Any, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 
-from .calls import INSIDE, OF_THREAD, Call, apart, begin, branched, place, waited
+from .network_calls import INSIDE, OF_THREAD, Call, apart, begin, branched, place, waited
 
 _CALL = "_evolverpc_call"
 _ASKED = "_evolverpc_asked"

@@ -11,9 +11,9 @@ from types import ModuleType
 from typing import Any, Callable
 
 from . import json_values, results, spans
-from .calls import ExampleCalls
 from .errors import Cancelled, InvalidResult, ProgramProblem
 from .model_apis import sum_usage
+from .network_calls import ExampleCalls
 from .program_loading import Config, seed_from
 from .stdio_server import Executor
 from .steps import Trace, warn, warn_of_feedback

@@ -16,7 +16,7 @@ from typing import Any
 
 from . import json_values, results
 from .errors import ContractError, InvalidResult, ProgramProblem
-from .functions import parameters_of, proposed
+from .function_programs import parameters_of, proposed
 from .program_loading import Config, seed_from
 from .stdio_server import Executor
 
