@@ -8,7 +8,7 @@ import { isObject, shown } from "../base/values.js";
 import type { ExampleError, ExampleResult, Usage } from "../generated/types.js";
 import { PARSE_FAILURE, ParseFailure } from "../steps/steps.js";
 import type { Call, ExampleCalls } from "../wire/example-calls.js";
-import { judge } from "../wire/verdict.js";
+import { judge } from "../wire/infrastructure-failures.js";
 import type { Outcome } from "./deadline.js";
 import { withLog, writtenBy } from "./example-log.js";
 

@@ -15,8 +15,8 @@ import { extractImages, restoreImages } from "../program/images.js";
 import { type CallContext, type Candidate, isScoreProgram, type Program } from "../program/program.js";
 import type { FilledExample, Rows } from "../rows/rows.js";
 import { ExampleCalls } from "../wire/example-calls.js";
+import { judge } from "../wire/infrastructure-failures.js";
 import { whileRunning } from "../wire/place.js";
-import { judge } from "../wire/verdict.js";
 import type { Job } from "./calls.js";
 import type { TrajectoryStore } from "./trajectory-store.js";
 

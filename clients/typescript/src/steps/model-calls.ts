@@ -3,8 +3,8 @@
 import { jsonOrRepr } from "../base/json-or-repr.js";
 import type { ModelUsage } from "../generated/types.js";
 import type { Call, ModelCallInWork } from "../wire/example-calls.js";
+import { failureIn } from "../wire/infrastructure-failures.js";
 import { currentCalls, currentPlace, inPlace, type Place } from "../wire/place.js";
-import { failureIn } from "../wire/verdict.js";
 import { MinimalSpan } from "./opentelemetry.js";
 import { spanUsage, TOKENS } from "./span-values.js";
 import { recordSpan } from "./spans.js";
