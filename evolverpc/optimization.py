@@ -21,10 +21,9 @@ from evolverpc_common.exact_values import InexactValueError, packed
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.errors import ClientError, summary
 from gepa_client.foreground.foreground_run import ForegroundRun
-from gepa_client.foreground.run_starts import checked_run, output_again, settings_again
+from gepa_client.foreground.run_starts import checked_run, new_run_id, output_again, settings_again
 from gepa_client.journal.entries import ITS_ID, StoredRun
 from gepa_client.journal.store import default_store, find_run, open_store
-from gepa_client.run.output_folder import new_run_id
 from gepa_client.run.supervisor import launched_ahead
 from gepa_client.settings.loading import load
 from gepa_client.settings.run_config import ROW_SETTINGS, SETTINGS, RunConfig

@@ -1,5 +1,8 @@
 """How a run begins: a new one is checked and stored, a recorded one continues or is replayed."""
 
+import re
+import secrets
+import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +22,17 @@ from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.views.console import USAGE, fail
 from gepa_client.views.live_display import EventStream
 from protocol.errors import RpcError
+
+LONGEST_NAME = 60
+"""Characters of a name that the id contains."""
+
+
+def new_run_id(name: str | None = None) -> str:
+    """Return `20250131-235959-1f3a`, with `-NAME` after it; ids sort by time and differ between machines."""
+    part = re.sub(r"[^A-Za-z0-9_-]+", "-", name or "").strip("-")[:LONGEST_NAME]
+    # os randomness: GEPA's runs depend on the global generator
+    own = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    return f"{own}-{part}" if part else own
 
 
 def create_run(settings: RunConfig, store: str, run_id: str, resumed_by: str | None = None) -> StoredRun:

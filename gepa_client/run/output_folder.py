@@ -1,12 +1,9 @@
-"""The output folder of a run: complete files under fixed names, and the run's id."""
+"""The output folder of a run: complete files under fixed names."""
 
 import io
 import json
 import posixpath
-import re
-import secrets
 import tarfile
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,9 +30,6 @@ ARTIFACTS = "artifacts"
 ARTIFACT_FILES = 1000
 NO_PLAIN_FILE = f"no plain file within its folder and {DEEPEST} further ones"
 NAME_SHOWN = 120
-
-LONGEST_NAME = 60
-"""Characters of a name that the id contains."""
 
 
 @dataclass
@@ -152,11 +146,3 @@ def unpack_artifacts(content: bytes, folder: Path) -> tuple[list[str], list[str]
     except ValueError:  # `tarfile` lets it pass for numbers in a malformed header
         left_out.append("what follows a malformed header")
     return copied, left_out
-
-
-def new_run_id(name: str | None = None) -> str:
-    """Return `20250131-235959-1f3a`, with `-NAME` after it; ids sort by time and differ between machines."""
-    part = re.sub(r"[^A-Za-z0-9_-]+", "-", name or "").strip("-")[:LONGEST_NAME]
-    # os randomness: GEPA's runs depend on the global generator
-    own = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
-    return f"{own}-{part}" if part else own

@@ -11,10 +11,9 @@ from gepa_client.cli.page_beside_run import page_shown
 from gepa_client.cli.sandbox_start import sandboxed, show_findings
 from gepa_client.errors import ClientError, summary
 from gepa_client.foreground.foreground_run import ForegroundRun
-from gepa_client.foreground.run_starts import checked_run
+from gepa_client.foreground.run_starts import checked_run, new_run_id
 from gepa_client.journal.entries import ITS_ID
 from gepa_client.journal.store import default_store
-from gepa_client.run.output_folder import new_run_id
 from gepa_client.run.supervisor import launched_ahead
 from gepa_client.settings.loading import load
 from gepa_client.settings.shell_arguments import GivenArguments

@@ -13,14 +13,13 @@ from gepa_client.cli.commands.store_access import open_cli_run, resume_call, run
 from gepa_client.cli.page_beside_run import page_shown
 from gepa_client.cli.sandbox_start import sandboxed
 from gepa_client.foreground.foreground_run import ForegroundRun
-from gepa_client.foreground.run_starts import output_again, replaying, settings_again
+from gepa_client.foreground.run_starts import new_run_id, output_again, replaying, settings_again
 from gepa_client.journal.entries import RESUMED_BY, SEARCH, STOP, StoredRun
 from gepa_client.journal.history import end_of, entries
 from gepa_client.journal.requests import SpendingTotals
 from gepa_client.journal.soundness import damage
 from gepa_client.journal.store import Store, default_store
 from gepa_client.run import output_folder as files
-from gepa_client.run.output_folder import new_run_id
 from gepa_client.settings.loading import from_record, replaced
 from gepa_client.settings.run_config import ENDINGS, ROW_SETTINGS, RunConfig
 from gepa_client.settings.run_settings import FleetSettings, SandboxSettings
