@@ -9,9 +9,6 @@ from datetime import UTC, datetime
 
 LINE_LENGTH = 2000
 
-SUGGESTED_METRIC_CALLS = 1000
-"""Metric calls in a printed command, if nothing better is known."""
-
 _KEPT = frozenset("\n\t")
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 

@@ -64,7 +64,7 @@ from gepa_client.journal.requests import digest_of
 from gepa_client.run import splits
 from gepa_client.run.resolved_settings import endpoints, evolve_of, is_deterministic, metric_call_budget, scorers
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig, score_range_of
-from gepa_client.settings.run_settings import GEPA_MINIBATCH
+from gepa_client.settings.run_settings import GEPA_MINIBATCH, SUGGESTED_METRIC_CALLS
 from gepa_client.transport.address import Address, rpc_url
 from gepa_client.transport.calls import CALL_TIMEOUT_S
 from gepa_client.transport.event_loop import GroupTask, in_daemon_thread, run_group
@@ -73,9 +73,6 @@ from gepa_client.transport.rpc_client import RpcClient
 from protocol import DiscoverResult, MakeReflectiveDatasetResult
 from protocol.code import CODE_COMPONENTS, GIT_BRANCH
 from protocol.errors import RpcError
-
-ASSUMED_BUDGET = 1000
-"""Metric calls of a run that nothing ends yet."""
 
 STARTS_S = 1.0
 """Seconds per call below which the start of a program may be most of what its first calls take."""
@@ -519,7 +516,7 @@ class _ServerCheck:
     def _time(self, *, warm: bool) -> None:
         """Estimate a run by the calls that were measured last. `warm`: as in `RunEstimate`."""
         costs = [example.cost_usd for example in self.report.examples if example.cost_usd is not None]
-        budget = self.budget if self.config.ends else ASSUMED_BUDGET
+        budget = self.budget if self.config.ends else SUGGESTED_METRIC_CALLS
         each_s = mean(self.seconds)
         each_usd = mean(costs) if costs else None
         size = self.config.reflection_minibatch_size or GEPA_MINIBATCH

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, counted
+from evolverpc_common.display_text import counted
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.check.check_report import (
     IGNORABLE,
@@ -20,6 +20,7 @@ from gepa_client.check.run_forecast import CENT, RunEstimate, about_usd, run_est
 from gepa_client.errors import ClientError, summary
 from gepa_client.report.calling_program import blocked_hint, by_typescript, where_of
 from gepa_client.settings.run_config import CALL_BUDGETS, CHECKED_ROWS, MOST_CHECKED_ROWS, RunConfig
+from gepa_client.settings.run_settings import SUGGESTED_METRIC_CALLS
 from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.views.console import (
     STOPPED,

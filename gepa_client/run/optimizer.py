@@ -9,7 +9,7 @@ from typing import Any
 from gepa.api import optimize
 from gepa.core.result import GEPAResult
 
-from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, plain
+from evolverpc_common.display_text import plain
 from evolverpc_common.model_prices import PriceTable
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.analysis.power import Noise
@@ -46,6 +46,7 @@ from gepa_client.run.search_events import ProposalWatcher, RunWatcher
 from gepa_client.run.stops import BudgetStop, NothingNewStop, SteeredStops, Stop, perfect_stop, stoppers
 from gepa_client.run.tie_break import best_and_seed_scores, best_of_rest, compare_ties, recorded_best, reserved_calls
 from gepa_client.settings.run_config import NO_PROPOSER, RunConfig
+from gepa_client.settings.run_settings import SUGGESTED_METRIC_CALLS
 from gepa_client.steering.steering import ActiveRequests, Steering
 from gepa_client.steering.user_requests import WaitingRequests
 from protocol.code import GIT_BRANCH

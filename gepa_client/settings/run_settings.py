@@ -45,6 +45,9 @@ Score = Annotated[float, AfterValidator(_comparable)]
 GEPA_MINIBATCH = 3
 """Examples per reflection by GEPA's default."""
 
+SUGGESTED_METRIC_CALLS = 1000
+"""Metric calls of a run that nothing limits yet: in commands that are printed, and in the estimate of a check."""
+
 
 def _ends(text: str) -> tuple[float, float]:
     """Return the two numbers of a text such as `-1,1`."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from evolverpc_common.display_text import SUGGESTED_METRIC_CALLS, command, duration
+from evolverpc_common.display_text import command, duration
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.sandboxing.session_interface import LABEL_LENGTH, RUN_LABEL
 from gepa_client.settings.loading import load
-from gepa_client.settings.run_settings import SandboxKind
+from gepa_client.settings.run_settings import SUGGESTED_METRIC_CALLS, SandboxKind
 from gepa_client.settings.shell_arguments import GivenArguments
 from gepa_client.views.console import (
     PAUSED,
