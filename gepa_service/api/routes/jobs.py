@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, Field, JsonValue, model_validato
 
 from evolverpc_common.exact_values import with_integers_packed
 from gepa_client.evolution.candidate_names import component_texts
-from gepa_client.settings.run_settings import Evolve
+from gepa_client.settings.run_settings import GEPA_MINIBATCH, Evolve
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.pagination import Id, Page, Paging, RequestBody, View, known, known_work
 from gepa_service.api.problems import Problem, documented
@@ -33,9 +33,6 @@ Action = Callable[[Work], Work]
 
 MOST_ROWS = 20_000
 LONGEST_NAME = 400
-MINIBATCH = 3
-"""Rows of an iteration, before and after its change, if the job's settings name no other number: GEPA's default."""
-
 Row = Annotated[dict[str, JsonValue], AfterValidator(with_integers_packed)]
 """A row, with a marker in place of each large integer, as what reads it after may round one."""
 
@@ -208,7 +205,7 @@ def _total_iterations(job: Work) -> int | None:
         return now
     most: list[int] = [job.settings["max_iterations"]] if job.settings.get("max_iterations") else []
     if (budget := job.settings.get("max_metric_calls")) is not None:
-        each = calls / now if now and calls else 2 * (job.settings.get("reflection_minibatch_size") or MINIBATCH)
+        each = calls / now if now and calls else 2 * (job.settings.get("reflection_minibatch_size") or GEPA_MINIBATCH)
         most.append(max(now, round(budget / each)))
     return min(most, default=None)
 
