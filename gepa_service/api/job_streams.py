@@ -18,7 +18,7 @@ from gepa_client.page.run_reader import WatchedRun
 from gepa_service.api.access import TENANT_HEADER, recognized_now
 from gepa_service.api.problems import Problem
 from gepa_service.auth.oidc import IssuerUnavailable
-from gepa_service.jobs.report import shown_settings
+from gepa_service.jobs.settings_of_jobs import shown_settings
 from gepa_service.model.work import ENDED, JobProgress, JobStatus, Work
 from gepa_service.records import RecordStore, RecordsUnavailable
 

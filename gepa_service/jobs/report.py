@@ -16,10 +16,7 @@ from gepa_client.page import report_file
 from gepa_client.page.built_page import PageMissing
 from gepa_client.report import summary_fields as fields
 from gepa_client.run.recorded_run import view_of
-from gepa_service.jobs.settings_of_jobs import DECIDED
-
-SHOWN_SETTINGS = frozenset({"trainset", "valset", "testset", "ref"})
-"""Settings that the service decides and a tenant sees all the same."""
+from gepa_service.jobs.settings_of_jobs import shown_settings
 
 
 class NoReport(Exception):
@@ -116,8 +113,3 @@ def _of_tenant(entry: Entry) -> Entry:
         return entry
     shown = {"config": shown_settings(answer["config"]), "store": default_store(), "url": "a sandbox of the service"}
     return replace(entry, answer=orjson.dumps({**answer, **shown}))
-
-
-def shown_settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a run without those that the service decides."""
-    return {name: value for name, value in config.items() if name not in DECIDED or name in SHOWN_SETTINGS}

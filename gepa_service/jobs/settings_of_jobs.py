@@ -1,4 +1,4 @@
-"""The settings of a job: those of `evolverpc optimize` that a tenant may choose, and what the service decides."""
+"""The settings of a job: those of `evolverpc optimize` that tenants choose and see, and what the service decides."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +41,9 @@ DECIDED: dict[str, str] = {
     "tracking": "the optimizer of a job connects to nothing but models",
 }
 """Settings that no tenant gives, each with the reason."""
+
+SHOWN_SETTINGS = frozenset({"trainset", "valset", "testset", "ref"})
+"""Settings that the service decides and a tenant sees all the same."""
 
 SECRET_ARGUMENTS = re.compile(r"(api_?)?key|token|password|secret|authorization|headers|extra_headers", re.IGNORECASE)
 """Arguments of a model that would hold a secret: settings are stored and shown."""
@@ -193,3 +196,8 @@ def _names(value: Any) -> Iterator[str]:
         yield from map(str, value)
     for part in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
         yield from _names(part)
+
+
+def shown_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run without those that the service decides."""
+    return {name: value for name, value in config.items() if name not in DECIDED or name in SHOWN_SETTINGS}
