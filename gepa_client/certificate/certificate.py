@@ -17,16 +17,15 @@ from gepa_client.analysis.ties import best_candidate
 from gepa_client.certificate.evidence import (
     ByHand,
     CertificatePart,
-    Leaks,
     NoiseFound,
     RecordedEntries,
     UsedBudget,
     WrongComparison,
     budget_used,
     changed_rows,
-    find_leaks,
     reason_against,
 )
+from gepa_client.certificate.leaks import Leaks, find_leaks
 from gepa_client.certificate.sealed_test import commitment_of
 from gepa_client.certificate.verdict import Verdict, allowed_error, judge
 from gepa_client.errors import NoCertificate

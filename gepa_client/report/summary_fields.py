@@ -8,7 +8,7 @@ from typing import Any
 from evolverpc_common.display_text import counted, money, one_line, plain
 from gepa_client.analysis.explanation import Explanation, moved_rows
 from gepa_client.analysis.proposals import ComparedRow, Excerpt, Recorded
-from gepa_client.certificate.evidence import Leaks
+from gepa_client.certificate.leaks import Leaks
 from gepa_client.evolution.candidate_names import code_label
 from gepa_client.journal.entries import Spending
 from gepa_client.journal.run_events import ModelTally, Mutated, Started

@@ -11,7 +11,7 @@ import typer
 from evolverpc_common.display_text import command
 from evolverpc_common.installation import installed_version
 from gepa_client.certificate.certificate import FORMAT_VERSION, certify, mismatches, shortfall
-from gepa_client.certificate.evidence import Leaks
+from gepa_client.certificate.leaks import Leaks
 from gepa_client.cli.arguments import AsJson, StoreUrl, read_object
 from gepa_client.cli.commands.export_and_import import read_document
 from gepa_client.cli.commands.store_access import open_cli_run, open_cli_store

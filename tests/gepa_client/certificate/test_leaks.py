@@ -2,7 +2,7 @@
 
 import pytest
 
-from gepa_client.certificate.evidence import Leaks, find_leaks
+from gepa_client.certificate.leaks import Leaks, find_leaks
 from gepa_client.journal.history import RecordedRow
 
 QUESTION = "My card was charged two times for the same coffee this morning, can you help?"
@@ -30,7 +30,7 @@ def test_a_copied_row_is_found_with_its_line_and_its_answer_beside_it(monkeypatc
     assert places(found) == [("7", 4, True, True)]
     assert (found.rows, found.searched) == (1, {"test": 2})
     both = PROMPT.format(QUESTION) + "Where is the parcel that I ordered for my sister last Monday?"
-    monkeypatch.setattr("gepa_client.certificate.evidence.LISTED", 1)
+    monkeypatch.setattr("gepa_client.certificate.leaks.LISTED", 1)
     found = leaks(both, row("7", {"text": QUESTION}), row("8", {"text": both[-61:]}))
     assert (found.rows, len(found.listed)) == (2, 1)
     texts, training = {"prompt": PROMPT.format(QUESTION)}, {"train": [row("7", {"text": QUESTION})], "test": []}
