@@ -1,1 +1,1 @@
-"""Repositories of tenants: which may be reached, how their access is tested, and the GitHub App."""
+"""Repositories of tenants: which may be reached, how their access is tested, deliveries to them, and the GitHub App."""

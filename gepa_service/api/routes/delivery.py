@@ -22,8 +22,8 @@ from gepa_service.api.routes.repositories import allowed_or_problem, own_install
 from gepa_service.jobs.report import NoReport, story_of
 from gepa_service.model.program_version import Delivery, Program, Repository, branch_of
 from gepa_service.records import RecordChanged, RecordExists, TenantRecords, now
+from gepa_service.repositories.delivered_commit import TEXTS, DeliveredChange, push
 from gepa_service.repositories.github_app import DELIVER, GitHub, GitHubFailed, owner_and_name
-from gepa_service.repositories.repository_access import TEXTS, DeliveredChange, push
 from gepa_service.service import Service
 from gepa_service.webhooks import emit
 from sandbox_runtime.api.sandbox import SandboxError
