@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from evolverpc_common.redaction import REDACTED, Secrets
-from gepa_service.jobs.attempt import LONGEST_LINE, JobLogs
+from gepa_service.jobs.job_logs import LONGEST_LINE, JobLogs
 
 
 def sent(logs: JobLogs) -> list[str]:
