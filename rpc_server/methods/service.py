@@ -49,8 +49,8 @@ from rpc_server.memory_bounds import answer_bytes
 from rpc_server.methods.call_ledger import CallJob, CallLedger, EvaluateJob, MethodJob, ScoreJob, answer_too_large
 from rpc_server.methods.dataset_rows import Datasets
 from rpc_server.methods.trace_store import TraceStore
-from rpc_server.program.open_program import changed_files
 from rpc_server.program.program import WRITE_TEXTS, Program, ProgramRefs, combined_limits
+from rpc_server.program.program_digest import changed_files
 from rpc_server.settings import Settings
 from rpc_server.wire import invalid, read_params
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rpc_server.program.open_program import digest_settings, open_program
+from rpc_server.program.open_program import open_program
+from rpc_server.program.program_digest import digest_settings
 from rpc_server.settings import Settings
 
 MAIN = (
@@ -38,10 +39,8 @@ def write(folder, files):
 async def digest(folder, **settings):
     """Return a program's digest after a start of its own."""
     if "command" not in settings:
-        settings = {"python": Path(sys.executable), "workers": 1, **settings}
-        settings = settings if "adapter" in settings else {"program": "main.py", **settings}
-    if "adapter" in settings:
-        del settings["workers"]
+        own = {} if "adapter" in settings else {"program": "main.py", "workers": 1}
+        settings = {"python": Path(sys.executable), **own, **settings}
     program = await open_program(Settings(root=folder, **settings))
     await program.close()
     return program.info.digest
