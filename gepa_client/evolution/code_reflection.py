@@ -8,7 +8,8 @@ from typing import Any
 from gepa.proposer.reflective_mutation.reflection_lm import ReflectionJob
 
 from gepa_client.errors import BadResponse, RecordedFailure
-from gepa_client.evolution.mutations import CodeOutlines, Lineage, MutationRequest, MutationRunner
+from gepa_client.evolution.lineage import Lineage
+from gepa_client.evolution.mutations import CodeOutlines, MutationRequest, MutationRunner
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.answer_check import AnswerForm, wants_block
 from gepa_client.gepa.reflection_prompt import RECORDS, Prompt, cut_middle, filled

@@ -12,7 +12,8 @@ from gepa.strategies.proposal_selection import AllImprovements, BestImprovement,
 from evolverpc_common.settings.sources import SettingsError
 from gepa_client.evolution.code_merge import CodeMerge
 from gepa_client.evolution.code_reflection import DEFAULT_TEMPLATE, CodeReflection
-from gepa_client.evolution.mutations import Lineage, MutationRunner, ScoringSelection
+from gepa_client.evolution.lineage import Lineage, ScoringSelection
+from gepa_client.evolution.mutations import MutationRunner
 from gepa_client.gepa.adapter import RemoteAdapter
 from gepa_client.gepa.reflection_strategies import ConcurrentReflection
 from gepa_client.gepa.rows import RowLoader, search_rows

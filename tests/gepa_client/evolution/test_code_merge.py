@@ -6,7 +6,8 @@ import pytest
 
 from gepa_client import RemoteAdapter
 from gepa_client.evolution.code_merge import CodeMerge
-from gepa_client.evolution.mutations import Lineage, MutationRequest, MutationRunner
+from gepa_client.evolution.lineage import Lineage
+from gepa_client.evolution.mutations import MutationRequest, MutationRunner
 from protocol.code import commit_of
 from protocol.errors import MutationRejected
 from tests.gepa_client.scripted_server import rows

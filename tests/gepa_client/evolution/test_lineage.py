@@ -3,7 +3,7 @@
 import pytest
 
 from gepa_client.evolution.code_reflection import change_request
-from gepa_client.evolution.mutations import Lineage
+from gepa_client.evolution.lineage import Lineage
 from gepa_client.journal.answer_entries import CommitGraph, MutationEntry
 from protocol.code import GIT_BRANCH, git_branch
 
