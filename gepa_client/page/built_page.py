@@ -5,6 +5,12 @@ from importlib import resources
 INDEX = "index.html"
 ASSETS = {"page.js": "text/javascript", "page.css": "text/css"}
 
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""What browsers let the page load: its own script and style, and answers of its server."""
+
 
 class PageMissing(Exception):
     """The built page is not installed."""

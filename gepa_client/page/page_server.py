@@ -30,7 +30,7 @@ from evolverpc_common.http_connection import CountedConnection
 from evolverpc_common.open_connections import OpenConnections
 from gepa_client.errors import JournalError, NoSuchRun, RequestExists, SteeringRefused, StoreUnavailable
 from gepa_client.journal.store import Store, find_run, open_store
-from gepa_client.page.built_page import ASSETS
+from gepa_client.page.built_page import ASSETS, POLICY
 from gepa_client.page.candidate_details import NotThere
 from gepa_client.page.event_log import EventLog, to_json
 from gepa_client.page.run_details import DETAILS, BadQuery, RunDetails
@@ -66,10 +66,6 @@ PING_S = 15.0
 SENT_AT_ONCE = 1 << 20
 """Bytes of events in one write."""
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",

@@ -5,16 +5,12 @@ The page uses the same routes as programs, with a session instead of a key.
 
 from fastapi import APIRouter, Response
 
-from gepa_client.page.built_page import ASSETS, INDEX, PageMissing, asset
+from gepa_client.page.built_page import ASSETS, INDEX, POLICY, PageMissing, asset
 from gepa_service.api import page
 from gepa_service.api.problems import Problem, not_found
 
 router = APIRouter(include_in_schema=False)
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 HEADERS = {"Content-Security-Policy": POLICY, "Cross-Origin-Opener-Policy": "same-origin"}
 
 
