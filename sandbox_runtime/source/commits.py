@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evolverpc_common.display_text import counted
+from evolverpc_common.evolved_commits import COMMIT
 from evolverpc_common.git import LOCAL_TIMEOUT_S, filters_off, read_batch
 from evolverpc_common.network_addresses import is_loopback
 from evolverpc_common.shielded import run_shielded
@@ -215,7 +216,6 @@ FETCH_S = 1800.0
 BRANCH = "main"
 """The branch name if the source names none."""
 
-_FULL = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REF = re.compile(r"(?!-)[^\s~^:?*\[\\\x00-\x1f\x7f]+")
 _HEADS, _TAGS = "refs/heads/", "refs/tags/"
 
@@ -279,7 +279,7 @@ async def remote_commit(
     if not (mirror / "HEAD").is_file():
         await git("init", "--quiet", "--bare", "--template=", str(mirror), folder=mirror.parent)
     commit, branch = ref, BRANCH
-    if not _FULL.fullmatch(ref):
+    if not COMMIT.fullmatch(ref):
         commit, branch = await _resolved(where, ref, mirror, credentials)
     # A commit that is there is complete: a fetch writes its objects all at once.
     if await _git_output("cat-file", "-t", commit, folder=mirror, bare=True) != "commit":
@@ -301,7 +301,7 @@ async def _resolved(where: RemoteRepository, ref: str, mirror: Path, credentials
         value, _, name = line_of_output.partition("\t")
         if value.startswith("ref: ") and name == ref:
             head = value.removeprefix("ref: ")
-        elif _FULL.fullmatch(value):
+        elif COMMIT.fullmatch(value):
             found[name] = value
     for name in names:
         if name in found:
