@@ -10,8 +10,8 @@ from pathlib import Path
 from evolverpc_common.evolved_commits import COMMIT
 from evolverpc_common.network_addresses import Network, url_host
 from gepa_service.repositories.destinations import LONGEST_URL, Destination, DestinationRefused, destination_of
-from sandbox_runtime.source.commits import LocalRepository, address
 from sandbox_runtime.source.remote_git import FETCH, Credentials, GitFailed, git
+from sandbox_runtime.source.repository_address import LocalRepository, address
 
 HEAD = "HEAD"
 _HEADS = "refs/heads/"

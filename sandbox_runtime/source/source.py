@@ -14,15 +14,10 @@ from evolverpc_common.files import lock_if_free, locked, remove_tree
 from evolverpc_common.shielded import run_shielded
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.api.spec import Command, Recipe, ResourceLimits
-from sandbox_runtime.source.commits import (
-    RemoteRepository,
-    address,
-    local_commit,
-    mirror_path,
-    remote_commit,
-)
+from sandbox_runtime.source.commits import local_commit, mirror_path, remote_commit
 from sandbox_runtime.source.recipes import program_needs
 from sandbox_runtime.source.remote_git import GitToken
+from sandbox_runtime.source.repository_address import RemoteRepository, address
 
 PROGRAM = "program"
 """The folder of a workspace that the repository is unpacked to."""

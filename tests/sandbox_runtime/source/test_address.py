@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime.source.commits import LocalRepository, RemoteRepository, address
+from sandbox_runtime.source.repository_address import LocalRepository, RemoteRepository, address
 
 
 @pytest.mark.parametrize(
