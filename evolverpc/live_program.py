@@ -24,7 +24,7 @@ from rpc_server.worker.executors import EventLoopExecutor, ThreadExecutor
 from rpc_server.worker.function_programs import TEXTS_ADVICE, FunctionProgram, fault_of_texts, proposed
 from rpc_server.worker.network_calls import ExampleCalls
 from rpc_server.worker.program_loading import Config
-from rpc_server.worker.results import put_back
+from rpc_server.worker.record_images import put_back
 from rpc_server.worker.stdio_server import Channel, Server, failure, frames
 from rpc_server.worker.watching import watch
 

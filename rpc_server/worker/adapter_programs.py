@@ -14,7 +14,7 @@ from collections import OrderedDict
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from . import json_values, results
+from . import json_values, record_images, results
 from .errors import ContractError, InvalidResult, ProgramProblem
 from .function_programs import parameters_of, proposed
 from .program_loading import Config, seed_from
@@ -151,13 +151,13 @@ class AdapterProgram:
         )
         dataset = {name: [dict(record) for record in made] for name, made in dataset.items()}
         return "{%s%s}" % (
-            results.dataset_members(dataset),
+            record_images.dataset_members(dataset),
             self._state_text(required=True),
         )
 
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:  # noqa: ARG002  # as every method
         """Return the adapter's own new texts."""
-        dataset = results.put_back(params["reflective_dataset"], params.get("images") or {})
+        dataset = record_images.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = self._adapter.propose_new_texts(params["candidate"], dataset, params["components_to_update"])
         return json_values.to_text(proposed(dict(texts)), "texts")
 

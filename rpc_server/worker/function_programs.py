@@ -10,7 +10,7 @@ from time import monotonic  # user code may replace it in its module
 from types import ModuleType
 from typing import Any, Callable
 
-from . import json_values, results, spans
+from . import json_values, record_images, results, spans
 from .errors import Cancelled, InvalidResult, ProgramProblem
 from .model_apis import sum_usage
 from .network_calls import ExampleCalls
@@ -131,11 +131,11 @@ class FunctionProgram:
         """Return the program's own records."""
         arguments = (params[name] for name in ("candidate", "eval_batch", "components_to_update"))
         dataset = await executor.resolve(self._reflect(*arguments))
-        return "{%s}" % results.dataset_members(dataset)
+        return "{%s}" % record_images.dataset_members(dataset)
 
     async def propose_new_texts(self, params: dict[str, Any], executor: Executor) -> str:
         """Return the program's own new texts."""
-        made = results.put_back(params["reflective_dataset"], params.get("images") or {})
+        made = record_images.put_back(params["reflective_dataset"], params.get("images") or {})
         texts = await executor.resolve(self._propose(params["candidate"], made, params["components_to_update"]))
         if (fault := fault_of_texts(texts, params["components_to_update"])) is not None:
             reason = "propose_new_texts() returned %s; %s" % (fault, TEXTS_ADVICE)

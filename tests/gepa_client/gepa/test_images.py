@@ -10,7 +10,7 @@ from gepa.image import Image
 
 from gepa_client import ConcurrentReflection, RemoteAdapter
 from rpc_server.worker.json_values import NotJsonError
-from rpc_server.worker.results import MAX_BYTES, dataset_members
+from rpc_server.worker.record_images import MAX_BYTES, dataset_members
 from tests.gepa_client.journal.stored_journals import recording, replaying, watched
 
 SERVED = Path(__file__).parent / "served"
