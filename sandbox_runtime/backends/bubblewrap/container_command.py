@@ -1,12 +1,8 @@
-"""What a container looks like from inside, the command that starts it, and its filter of system calls."""
+"""What a container looks like from inside, and the command that starts it."""
 
-import errno
 import importlib.util
 import os
-import platform
 import shlex
-import socket
-import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +11,7 @@ from pathlib import Path
 from sandbox_runtime.api.sandbox import RuntimeUnavailable
 from sandbox_runtime.api.spec import MODELS_PORT, PreparedEnvironment
 from sandbox_runtime.backends.bubblewrap import first_process
+from sandbox_runtime.backends.bubblewrap.system_call_filter import compiled_filter
 from sandbox_runtime.backends.image_setup import WORKSPACE
 
 HOME = f"{WORKSPACE}/home"
@@ -205,59 +202,3 @@ def _links() -> Iterator[str]:
             yield from ("--symlink", str(path.readlink()), name)
         elif path.is_dir():
             yield from ("--ro-bind", name, name)
-
-
-_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
-_ALLOW, _ERROR = 0x7FFF0000, 0x00050000
-
-_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK)
-_NUMBERS_OF_X32 = 0x40000000
-
-
-@dataclass(frozen=True)
-class _SystemCalls:
-    """Numbers of system calls. `keys`: add_key, request_key, keyctl; `rings`: the three of io_uring."""
-
-    architecture: int
-    socket: int
-    keys: tuple[int, int, int]
-    userfaultfd: int
-    rings: tuple[int, int, int] = (425, 426, 427)
-
-
-_MACHINES = {
-    "x86_64": _SystemCalls(0xC000003E, 41, (248, 249, 250), 323),
-    "aarch64": _SystemCalls(0xC00000B7, 198, (217, 218, 219), 282),
-}
-
-
-def compiled_filter() -> bytes | None:
-    """Return the seccomp filter, as bubblewrap reads it; None on machines whose calls are unknown.
-
-    It is for what no namespace isolates, because the kernel has one of it for all processes. Keyrings are shared by all
-    descendants of one process, and sockets of some families (AF_VSOCK, which connects to the host of a virtual machine)
-    ignore network namespaces. io_uring makes sockets that no filter sees, so it is removed too. See seccomp(2) and
-    linux/filter.h.
-    """
-    machine = _MACHINES.get(platform.machine())
-    return None if machine is None else _program(machine)
-
-
-def _program(machine: _SystemCalls) -> bytes:
-    """Return the filter: no calls of another architecture, none of the forbidden ones, sockets of four families."""
-    absent = _line(_RETURN, _ERROR | errno.ENOSYS)
-    forbidden = (*machine.keys, *machine.rings, machine.userfaultfd)
-    lines = [_line(_LOAD, _ARCHITECTURE), _line(_EQUAL, machine.architecture, 1, 0), absent, _line(_LOAD, _NUMBER)]
-    lines += [_line(_AT_LEAST, _NUMBERS_OF_X32, 0, 1), absent]
-    for number in forbidden:
-        lines += [_line(_EQUAL, number, 0, 1), absent]
-    lines += [_line(_EQUAL, machine.socket, 1, 0), _line(_RETURN, _ALLOW), _line(_LOAD, _FIRST_ARGUMENT)]
-    for family in _FAMILIES:
-        lines += [_line(_EQUAL, family, 0, 1), _line(_RETURN, _ALLOW)]
-    return b"".join([*lines, _line(_RETURN, _ERROR | errno.EAFNOSUPPORT)])
-
-
-def _line(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
-    """Return one instruction; `then` and `otherwise`: how many to skip if a comparison is true, and if not."""
-    return struct.pack("@HBBI", code, then, otherwise, value)
