@@ -168,7 +168,7 @@ def _opened(line: str) -> _Block | None:
 
 @dataclass(frozen=True)
 class AnswerCheck:
-    """What an answer must be. `max_tokens`: of a component's text, by the estimate of `record_budget`; None for any."""
+    """What an answer must be. `max_tokens`: of a component's text, by the estimate of `tokens_of`; None for any."""
 
     max_tokens: int | None = None
 
