@@ -164,7 +164,8 @@ async def test_a_sandbox_that_a_work_took_does_not_end_when_its_wait_would(
 ) -> None:
     monkeypatch.setattr(warm_sandboxes, "WARM_S", 3.0)
     lines: list[str] = []
-    works, settings = ProcessWorks(lines.append), {"repo": str(program), "sandbox": "process"}
+    works = ProcessWorks(lines.append)
+    settings: dict[str, Any] = {"repo": str(program), "sandbox": "process"}
     for name, seconds in (("first", 0), ("second", 4)):
         (folder := tmp_path / name).mkdir()
         task = ProgramWork(tasks=({"task_id": "0", "row": {"sleep": seconds}},))
