@@ -45,8 +45,8 @@ class CodeChangeSettings(SettingsGroup, title="Code"):
 
     allow_mutations: bool = setting(
         False,
-        "Let clients have the program's code changed, on branches of its repository; your files stay. By default any "
-        "file may change, that of the score too: limit it by the settings allow and deny.",
+        "Let clients change the program's code, on branches of its repository; your own files stay as they are. Any "
+        "file may change there, also the one that scores: allow and deny limit which.",
         everyday=True,
     )
     trees: bool = setting(False, "Run candidates from the commit that they name, each in its own files.")
@@ -311,8 +311,8 @@ class ListenSettings(SettingsGroup, title="HTTP"):
 
     host: str = setting(
         "127.0.0.1",
-        "Address to listen on. For other machines: 0.0.0.0, with allowed_hosts, behind a proxy with TLS or in a "
-        "private network; each request needs the token.",
+        "Address to listen on; 0.0.0.0 also listens to other machines. Then allowed_hosts has the name by which they "
+        "call this one; without a proxy for TLS, do this in private networks only.",
         everyday=True,
         metavar="HOST",
         variable=None,
@@ -328,8 +328,8 @@ class ListenSettings(SettingsGroup, title="HTTP"):
     )
     allowed_hosts: tuple[str, ...] = setting(
         (),
-        "Name or address by which other machines call the server, or with a scheme the origin of a web page that may; "
-        "repeatable.",
+        "Name or address by which other machines call this server, such as 192.168.1.20, or the origin of a web page "
+        "that may call it, such as https://example.com; repeatable.",
         metavar="HOST|ORIGIN",
         variable=None,
     )

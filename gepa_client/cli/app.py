@@ -8,10 +8,10 @@ from evolverpc_common.lazy_commands import add_module, application, named_comman
 
 HELP = """Improve the prompts of a program in any language: try changes by GEPA, and keep what scores better.
 
-Begin with `evolverpc serve program.py`, which prints its URL and where its token is. In another terminal give the URL
-to `check` and to `optimize`, and the token by the variable GEPA_TOKEN, or its file as --token-file. Commands that take
-a run accept its id, or `last`, the newest. `evolverpc show last` prints how your program loads the best texts of that
-run. `evolverpc COMMAND --help` explains a command.
+Begin with `evolverpc serve program.py`, which prints its URL and the file of its token. Then, in another terminal,
+`evolverpc check URL --token-file FILE`, and `evolverpc optimize URL --token-file FILE`; the variable GEPA_TOKEN may
+hold the token instead. Where a command takes a run, give its id, or `last` for the newest one. `evolverpc show last`
+prints how your program loads the best texts of that run. `evolverpc COMMAND --help` explains a command.
 """
 
 COMMANDS = {

@@ -37,7 +37,7 @@ _EVENTS_FD = Annotated[
 _WATCH = Annotated[
     bool,
     typer.Option(
-        "--watch", help="Show the run on a page in the browser until the command ends; then `evolverpc watch` does."
+        "--watch", help="Show the run on a page in the browser while the command works; later, `evolverpc watch` does."
     ),
 ]
 _ONE_OBJECT = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -94,8 +94,8 @@ DECLARED = {
         (GEPA_MAX_SECONDS). A flag has precedence over a variable, a variable over the file.
 
         Exit status: 0 complete, 1 failed, 2 refused before it began, 3 paused because the infrastructure failed or on
-        request, 4 complete without the certificate that --require asks for, 130 stopped by Ctrl-C or cancelled. Results
-        are kept in every case.
+        request, 4 complete but not shown to be better, with --require improved, 130 stopped by Ctrl-C or cancelled.
+        Results are kept in every case.
         """,
         {
             "url": _servers("Servers that run already, such as http://127.0.0.1:8000."),

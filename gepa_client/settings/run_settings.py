@@ -190,8 +190,8 @@ class DatasetSettings(SettingsGroup, title="Rows"):
     )
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = setting(
         0.0,
-        "Share of the training rows to keep as test rows, such as 0.2, if there is no testset. Below 50 rows give "
-        "val_fraction too: else all training rows serve for validation too.",
+        "Share of the training rows to keep as test rows, such as 0.2, if there is no testset. Below 50 rows, give "
+        "val_fraction as well: else the training rows are the validation rows too.",
         everyday=True,
         shown="none",
     )
@@ -430,7 +430,7 @@ class SandboxSettings(SettingsGroup, title="Sandboxes"):
 
     repo: str | None = setting(
         None,
-        "The program's git repository, to start servers from: a folder or a URL.",
+        "The program's git repository, to start servers from: a folder or a URL. Its gepa.toml names the program.",
         everyday=True,
         metavar="PATH|URL[#FOLDER]",
         anchor=_repo,

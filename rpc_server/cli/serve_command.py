@@ -80,13 +80,14 @@ or JavaScript FILE exports its `program`; its folder has the npm package evolver
 \b
 A COMMAND in any language reads a request from each line of its stdin,
   {"jsonrpc": "2.0", "id": 1, "method": METHOD, "params": {...}}
-and writes a line with the same id. It answers two methods or more:
+and writes a line with the same id. It answers at least two methods:
   discover  {"jsonrpc": "2.0", "id": 1, "result":
             {"program": {"name": NAME, "seed_candidate": TEXTS}}}
   evaluate  {"jsonrpc": "2.0", "id": 2, "result":
             {"results": [{"status": "ok", "score": 1, "output": ANY}]}}
-with a result for each row, `params.batch[N].data`, that the command runs
-with the texts `params.candidate`, and scores itself.
+with one result for each row. The command runs the row `params.batch[N].data`
+with the texts `params.candidate`, and scores the output itself. TEXTS is an
+object of texts by name.
 
 \b
 Try a server: evolverpc call URL evaluate PARAMS --token-file FILE

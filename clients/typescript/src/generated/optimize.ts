@@ -13,7 +13,7 @@ export interface OptimizeSettings {
    */
   tieRows?: number;
   /**
-   * Share of the training rows to keep as test rows, such as 0.2, if there is no testset. Below 50 rows give valFraction too: else all training rows serve for validation too.
+   * Share of the training rows to keep as test rows, such as 0.2, if there is no testset. Below 50 rows, give valFraction as well: else the training rows are the validation rows too.
    */
   testFraction?: number;
   /**
