@@ -11,6 +11,8 @@ from gepa_client.transport.calls import FailedTry
 from protocol import JsonValue
 from protocol.code import GIT_BRANCH
 
+RunStatus = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
+
 SEARCH = "search"
 """The part whose numbers follow GEPA's requests."""
 
@@ -295,7 +297,7 @@ class Claim:
 class StoredRun:
     """A run as the store knows it; without further values, one that has not started.
 
-    `status`: `pending`, `running`, `paused`, `completed`, `failed` or `cancelled`; `reason`: why, in words.
+    `status`: one of `RunStatus`; `reason`: why, in words.
     `config`: the settings, without secrets. `identity`: what must be the same for a replay; None until the first start.
     `program`: the name that the program gives itself; None until the first start. `counters`: iteration, metric_calls,
     budget, spent_usd, active_seconds, ... `best`: index, score and texts. `driver`: the

@@ -45,6 +45,7 @@ from gepa_client.journal.entries import (
     Index,
     Moment,
     Row,
+    RunStatus,
 )
 from gepa_client.journal.http_messages import WireRow
 from gepa_client.journal.run_events import CallRefused, from_fields
@@ -67,7 +68,6 @@ def _hash_seed(text: str) -> str:
 
 
 Amount = Annotated[float, Field(ge=0, le=LARGEST_AMOUNT)]
-Status = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}\z")]
 """Names a folder, and branches as the contract's `MutationName` has them; `output_folder` makes no others."""
 
@@ -140,7 +140,7 @@ class ExportedRun(_Part):
     id: RunId
     name: str | None
     program: str | None
-    status: Status
+    status: RunStatus
     reason: str | None
     config: dict[str, Any]
     identity: _Identity | None

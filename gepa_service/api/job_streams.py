@@ -12,6 +12,7 @@ from fastapi import Request
 from pydantic import BaseModel, JsonValue
 from starlette.concurrency import run_in_threadpool
 
+from gepa_client.journal.entries import RunStatus
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.page_events import Notices, PageEvent, Run, StatedFact, StoreTrouble, Summary
 from gepa_client.page.run_reader import WatchedRun
@@ -19,7 +20,7 @@ from gepa_service.api.access import TENANT_HEADER, recognized_now
 from gepa_service.api.problems import Problem
 from gepa_service.auth.oidc import IssuerUnavailable
 from gepa_service.jobs.settings_of_jobs import shown_settings
-from gepa_service.model.work import ENDED, JobProgress, JobStatus, Work
+from gepa_service.model.work import ENDED, JobProgress, Work
 from gepa_service.records import RecordStore, RecordsUnavailable
 
 _log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class JobEvent(BaseModel):
     """The state of the job itself; a later one replaces an earlier one."""
 
     event: Literal["job"] = "job"
-    status: JobStatus
+    status: RunStatus
     reason: str | None
     wanted: Literal["run", "pause", "cancel"]
     progress: JobProgress

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gepa_client.journal.entries import RunStatus
 from gepa_service.records import Record
 
 What = Literal["optimize", "rollouts", "step"]
@@ -18,8 +19,7 @@ NAMES: Mapping[What, str] = {"optimize": "job", "rollouts": "batch", "step": "st
 OPTIMIZATIONS: Mapping[str, str] = {"what": "optimize"}
 """The condition for records of optimizations, the jobs of the API."""
 
-JobStatus = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
-Status = JobStatus | Literal["partial"]
+Status = RunStatus | Literal["partial"]
 ENDED: frozenset[Status] = frozenset({"completed", "partial", "failed", "cancelled"})
 """Statuses that work never leaves."""
 

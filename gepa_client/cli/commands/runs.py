@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.console import JustifyMethod
@@ -19,12 +19,10 @@ from gepa_client.cli.commands.store_access import (
     resume_call,
     run_as_json,
 )
-from gepa_client.journal.entries import StoredRun
+from gepa_client.journal.entries import RunStatus, StoredRun
 from gepa_client.journal.history import seed_score
 from gepa_client.journal.store import default_store
 from gepa_client.views.console import echo, echo_next, make_console, print_json, safe_line
-
-Status = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
 
 COLOURS = {
     "pending": "dim",
@@ -51,7 +49,7 @@ _OWN_PART = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}(?=-|$)")
 
 def runs(
     store: StoreUrl = None,
-    status: Annotated[Status | None, typer.Option("--status", help="Only runs of this status.")] = None,
+    status: Annotated[RunStatus | None, typer.Option("--status", help="Only runs of this status.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """List the runs of a store, the newest first."""

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, Field, JsonValue, model_validato
 
 from evolverpc_common.exact_values import with_integers_packed
 from gepa_client.evolution.candidate_names import component_texts
+from gepa_client.journal.entries import RunStatus
 from gepa_client.settings.run_settings import GEPA_MINIBATCH, Evolve
 from gepa_service.api.access import Parts, Reader, Writer
 from gepa_service.api.pagination import Id, Page, Paging, RequestBody, View, known, known_work
@@ -22,7 +23,7 @@ from gepa_service.jobs.month_spending import has_spent_all, quotas_of
 from gepa_service.jobs.settings_of_jobs import Options, SettingRefused, checked_settings, repository_path
 from gepa_service.model.program_version import SAVED_PROGRAM, Repository
 from gepa_service.model.tenant import Quotas
-from gepa_service.model.work import ENDED, OPTIMIZATIONS, JobStatus, Work
+from gepa_service.model.work import ENDED, OPTIMIZATIONS, Work
 from gepa_service.records import TenantRecords, new_id
 from gepa_service.repositories.destinations import LONGEST_URL
 from gepa_service.service import Service
@@ -146,7 +147,7 @@ class Submitted(BaseModel):
     """A job that was accepted."""
 
     job_id: str
-    status: JobStatus
+    status: RunStatus
 
 
 class JobView(View):
@@ -161,7 +162,7 @@ class JobView(View):
     """
 
     job_id: str
-    status: JobStatus
+    status: RunStatus
     reason: str | None
     wanted: Literal["run", "pause", "cancel"]
     phase: str
@@ -250,7 +251,7 @@ def optimize(asked: OptimizeRequest, caller: Writer, service: Parts) -> Submitte
 
 @router.get("/jobs")
 def jobs(
-    caller: Reader, query: Paging, status: Annotated[list[JobStatus] | None, Query(max_length=6)] = None
+    caller: Reader, query: Paging, status: Annotated[list[RunStatus] | None, Query(max_length=6)] = None
 ) -> JobPage:
     """List jobs, the newest first; `status`: only those with one of these."""
     where = {**OPTIMIZATIONS, **({"status": list(status)} if status else {})}
