@@ -26,6 +26,7 @@ from rpc_server.program.program import WRITE_TEXTS
 from rpc_server.worker.model_apis import sum_usage
 from rpc_server.worktrees.environments import Environment
 from rpc_server.worktrees.instances import InstancePool
+from rpc_server.worktrees.outline import AGENT_NOTES
 from rpc_server.worktrees.staged_change import EditableFiles, StagedChange, UncommittableFiles
 from rpc_server.worktrees.worktree import Worktree, prepare_worktree, worktree_environment, worktree_settings
 
@@ -69,7 +70,6 @@ class ParentInfo:
     environment: Environment
 
 
-_NOTES = ("AGENTS.md", "CLAUDE.md")
 _FIRST_MEMBER = re.compile(r'\s*\{\r?\n([ \t]+)"')
 
 
@@ -168,7 +168,7 @@ class MutationEditor:
 
     def _notes(self, commit: str) -> dict[str, str]:
         folders = dict.fromkeys(("", self.instances.repository.prefix))
-        paths = [str(PurePosixPath(folder) / name) for folder in folders for name in _NOTES]
+        paths = [str(PurePosixPath(folder) / name) for folder in folders for name in AGENT_NOTES]
         found = self.instances.repository.read_all(commit, paths)
         return {path: found[path].decode("utf-8", "replace") for path in paths if path in found}
 

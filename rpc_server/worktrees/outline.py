@@ -6,7 +6,8 @@ from pathlib import PurePosixPath
 from evolverpc_common.node_package_managers import package_folders
 from rpc_server.worktrees.repository import UserRepository
 
-NOTES = ("AGENTS.md", "CLAUDE.md", "README.md")
+AGENT_NOTES = ("AGENTS.md", "CLAUDE.md")
+NOTES = (*AGENT_NOTES, "README.md")
 """Files of the program that describe how to work on it, most important first."""
 
 MAX_CHARACTERS = 16_000
