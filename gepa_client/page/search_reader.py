@@ -105,10 +105,7 @@ class SearchReader:
 
     def read_decisions(self) -> None:
         """Read new decisions."""
-        more = True
-        while more:
-            page = self._store.entries(self._id, EVENTS, self._next, PAGE)
-            more = len(page) == PAGE
+        while page := self._store.entries(self._id, EVENTS, self._next, PAGE):  # one may be short: it ends by its bytes
             for entry in page:
                 decision = orjson.loads(entry.answer)
                 if entry.kind == CANDIDATE:
