@@ -9,16 +9,6 @@ from tests.gepa_client.fleet.conftest import WAIT_S, begin, results
 from tests.support.waiting import eventually
 
 
-async def test_a_slow_endpoint_does_not_hold_up_the_other(cluster, opened):
-    slow, quick = cluster.start(2, held=True), cluster.start(2)
-    async with opened(slow, quick) as fleet:
-        tasks = [begin(fleet, f"{number}") for number in range(40)]
-        await eventually(lambda: sum(task.done() for task in tasks) == 38)
-        cluster.let_go(slow)
-        await results(*tasks)
-        assert sum(slow.runs.values()) == 2
-
-
 async def test_calls_spread_by_the_share_of_slots_in_use(cluster, opened):
     small, large = cluster.start(2, held=True), cluster.start(8, held=True)
     async with opened(small, large) as fleet:
@@ -44,7 +34,8 @@ async def test_calls_are_served_in_the_order_of_their_requests_pinned_or_not(clu
         assert [params["batch"][0]["id"] for params in server.called("evaluate")] == ["first", *"012345"]
 
 
-async def test_a_slot_given_to_a_call_that_is_cancelled_at_that_moment_is_free():
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_a_slot_given_to_a_call_that_is_cancelled_or_to_an_endpoint_that_rests_at_that_moment_is_free(cancelled):
     slots, endpoint = Slots(), Endpoint.at(Address("http://127.0.0.1:9", token="t"))
     endpoint.slots = 1
     slots.start(endpoint)
@@ -52,8 +43,12 @@ async def test_a_slot_given_to_a_call_that_is_cancelled_at_that_moment_is_free()
     waiting = asyncio.ensure_future(slots.take(slots.ticket()))
     await asyncio.sleep(0)
     slots.release(endpoint)
-    waiting.cancel()
+    if cancelled:
+        waiting.cancel()
+    else:
+        slots.stop(endpoint)
     await asyncio.wait([waiting])
+    assert cancelled or waiting.result() is None
     assert endpoint.in_flight == 0
 
 

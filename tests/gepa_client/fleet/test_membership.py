@@ -116,6 +116,11 @@ async def test_endpoints_join_and_leave_with_the_fleet_file(cluster, opened, wat
         assert sum(leader.runs.values()) == 2
         assert sum(second.runs.values()) == 4
         assert [endpoint.url for endpoint in fleet.endpoints] == [url_of(second)]
+        path.write_text(f"{second.url}\n{UNUSED}\n", encoding="utf-8")
+        await eventually(lambda: len(fleet.endpoints) == 2)
+        absent = fleet.endpoints[1]
+        path.write_text(f"{second.url}\n", encoding="utf-8")
+        await eventually(lambda: absent.left and absent.prober.done())  # it would join once a server answers there
         (tmp_path / "token").write_text(TOKEN, encoding="utf-8")
         for joined, files in ((3, "token-file=token"), (4, "token-file=token proxy-token-file=token")):
             path.write_text(f"{second.url} {files}\n", encoding="utf-8")
