@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from gepa_client.transport.event_loop import EventLoopThread, GroupTask, run_group
+from gepa_client.errors import Interrupted
+from gepa_client.transport.event_loop import CancelToken, EventLoopThread, GroupTask, run_group
 
 
 def test_closing_cancels_what_runs_and_ends_the_thread():
@@ -53,3 +54,15 @@ async def test_tasks_start_in_order_at_most_so_many_at_once_and_none_after_a_fai
     with pytest.raises(ValueError, match="no"):
         await running
     assert begun == [0, 1, 2]
+
+
+def test_the_first_reason_to_stop_counts_and_reaches_who_listens_later_too():
+    token, received = CancelToken(), []
+    reasons = [Interrupted("cancelled", "by hand"), Interrupted("paused", "the store is away")]
+    token.add_listener(received.append)
+    for reason in reasons:
+        token.cancel(reason)
+    token.add_listener(received.append)
+    assert received == [reasons[0]] * 2
+    with pytest.raises(Interrupted, match="by hand"):
+        token.check()
