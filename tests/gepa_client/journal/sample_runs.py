@@ -3,14 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from gepa_client.journal.entries import (
-    SEARCH,
-    Attempt,
-    CandidateRecord,
-    Entry,
-    SteeringRequest,
-    StoredRun,
-)
+from gepa_client.journal.entries import SEARCH, Attempt, CandidateRecord, Entry, SteeringRequest, StoredRun
 from gepa_client.journal.store import Store
 
 OWNER = "owner-1"

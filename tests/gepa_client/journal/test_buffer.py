@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from gepa_client.errors import Interrupted, StoreUnavailable
+from gepa_client.journal import stored_fields
 from gepa_client.journal.buffer import JournalBuffer
 from gepa_client.journal.entries import SEARCH
 from gepa_client.journal.store import Store
+from gepa_client.journal.stored_fields import PAGE_BYTES
 from gepa_client.transport.event_loop import CancelToken
 from tests.gepa_client.journal.sample_runs import DRIVER, OWNER, RUN, entry
 from tests.gepa_client.journal.stored_journals import watched
@@ -63,7 +65,11 @@ def test_the_second_drivers_write_fences_out_the_first(tmp_path: Path) -> None:
         assert len(store.entries(RUN.id, SEARCH)) == 2
 
 
-def test_a_gap_in_the_record_is_a_request_without_an_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page_bytes", [PAGE_BYTES, 1])
+def test_a_gap_in_the_record_is_a_request_without_an_answer_also_if_pages_end_by_their_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page_bytes: int
+) -> None:
+    monkeypatch.setattr(stored_fields, "PAGE_BYTES", page_bytes)
     with watched(tmp_path) as store:
         buffer = taped(store, CancelToken())
         buffer.write(entry(0), entry(2))

@@ -47,13 +47,11 @@ def evaluated(number: int, score: float | None, *, trace: bool = False, kind: st
 def test_the_result_meant_is_the_one_behind_the_score(tmp_path: Path, entries: list[Entry], meant: str | None) -> None:
     kept = CandidateRecord(0, TEXTS, [], 0, 5, 1.0, {"0": 1.0}, 0)
     rows = [Entry(START, 1, "rows", "t", "", orjson.dumps([ROW])), Entry(START, 2, "rows", "v", "", b"null")]
-    store = open_store(str(tmp_path / "runs.db"))
-    store.create(Made().run(), [*rows, *entries])
     twin = CandidateRecord(1, TEXTS, [0], 1, 5, 1.0, {"0": 1.0}, 0)
-    found = results(
-        store, RUN_ID, itertools.product([kept, twin], validation_rows(store, RUN_ID)), lambda _, result: result
-    )
-    store.close()
+    with closing(open_store(str(tmp_path / "runs.db"))) as store:
+        store.create(Made().run(), [*rows, *entries])
+        places = itertools.product([kept, twin], validation_rows(store, RUN_ID))
+        found = results(store, RUN_ID, places, lambda _, result: result)
     assert [result["output"] for result in found.values()] == ([meant] * 2 if meant else [])
 
 

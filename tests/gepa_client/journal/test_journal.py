@@ -141,9 +141,18 @@ async def test_a_later_process_gets_the_unfinished_attempt_and_continues_its_cou
             assert attempts.unfinished() == ("http://a", "one")
             attempts.finish("lost", examples=0)
             assert await attempts.start("http://b", "two", repeat=False) == f"{RUN.id}/0/2"
-            attempts.finish("ok")
+            attempts.finish("ok", usage={"cost_usd": 0.25})
+        with recording(store) as journal:  # its end was written, its answer was not
+            attempts = open_again(journal)
+            assert attempts.unfinished() == ("http://b", "two")
+            await attempts.start("http://b", "two", repeat=True)
+            attempts.finish("ok", usage={"cost_usd": 0.25})
+            assert journal.spending.cost_usd == 0.25, "the same attempt is paid for once"
+            await attempts.start("http://b", "two", repeat=False)
+            attempts.finish("ok", usage={"cost_usd": 0.5})
         found = store.attempts(RUN.id, SEARCH)
-    assert [(made.attempt, made.outcome) for made in found] == [(1, "lost"), (2, "ok")]
+    assert [(made.attempt, made.outcome) for made in found] == [(1, "lost"), (2, "ok"), (3, "ok")]
+    assert [(made.usage or {}).get("cost_usd") for made in found] == [None, 0.25, 0.5]
 
 
 def test_after_a_cancellation_no_request_and_no_attempt_begins(tmp_path: Path) -> None:

@@ -57,12 +57,7 @@ def test_an_unreachable_server_is_reported_soon_and_without_the_password() -> No
 
 @pytest.mark.parametrize(
     "rest",
-    [
-        "me:se/cret@h/d",
-        "me:secret@h:port/d",
-        "me:secret@h/d?tls=maybe",
-        "h/d?tlsCertificateKeyFilePasswrd=secret",
-    ],
+    ["me:se/cret@h/d", "me:secret@h:port/d", "me:secret@h/d?tls=maybe", "h/d?tlsCertificateKeyFilePasswrd=secret"],
 )
 def test_a_url_that_will_not_do_is_an_error_without_the_password(rest: str) -> None:
     with pytest.raises(JournalError, match="not a usable MongoDB URL") as caught:
@@ -129,8 +124,7 @@ def test_an_absent_server_is_an_error_and_the_write_can_be_repeated(process: Mon
 
 
 @pytest.mark.parametrize(
-    "lost",
-    [b"entries", *(pytest.param(each, marks=pytest.mark.long) for each in (b"attempts", b"chunks"))],
+    "lost", [b"entries", *(pytest.param(each, marks=pytest.mark.long) for each in (b"attempts", b"chunks"))]
 )
 def test_a_write_whose_response_was_lost_differs_from_a_foreign_one(process: MongoProcess, lost: bytes) -> None:
     with (

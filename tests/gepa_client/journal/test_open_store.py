@@ -40,12 +40,7 @@ def runs(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [
-        ("20260102-1", "20260102-1"),
-        ("intents", "20260103-1"),
-        ("TENT", "20260103-1"),
-        ("last", "20260103-1"),
-    ],
+    [("20260102-1", "20260102-1"), ("intents", "20260103-1"), ("TENT", "20260103-1"), ("last", "20260103-1")],
 )
 def test_a_run_is_found_by_any_part_of_its_id_or_name_or_as_the_last(runs: Store, text: str, found: str) -> None:
     assert find_run(runs, text).id == found

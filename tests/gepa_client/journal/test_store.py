@@ -278,11 +278,16 @@ def test_candidates_of_any_length_are_those_of_the_decisions_but_for_dropped_one
 
 
 @pytest.mark.parametrize("store_url", EVERY, indirect=True)
-def test_all_rows_of_a_run_begin_another(store: Store) -> None:
+def test_all_rows_of_a_run_begin_another(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gepa_client.journal.store.PAGE", 5)  # of attempts: all of a number are in one page
     driven(store)
     usage = {"z": 1, "cost_usd": 0.5}
     rows: list[Row] = [
-        *(sent(number) for number in (1, 2000)),
+        *(
+            sent(number, attempt)
+            for number, attempts in ((1, 3), (2, 7), (2000, 1))
+            for attempt in range(1, attempts + 1)
+        ),
         ended(0, usage=usage, seconds=1.5, examples=2, unpriced=1),
         *(entry(number, part=part) for part in (SEARCH, "start") for number in range(600)),
     ]
