@@ -27,10 +27,7 @@ class RunOutcome:
 
 
 def optimize(
-    adapter: RemoteAdapter,
-    model: Any = None,
-    check: AnswerCheck | None = None,
-    **settings: Any,
+    adapter: RemoteAdapter, model: Any = None, check: AnswerCheck | None = None, **settings: Any
 ) -> RunOutcome:
     """Run GEPA as `evolverpc optimize` does, on rows that each need one of six words."""
     given = {"url": "http://127.0.0.1:1", "reflection_lm": "a/model", "max_metric_calls": 150, "seed": 5}
@@ -38,11 +35,6 @@ def optimize(
     events: list[Event] = []
     texts = ConcurrentReflection(model or Model(), failures=adapter.failures, journal=adapter.journal, check=check)
     arguments = strategies.arguments(config) | strategies.evolution_arguments(config, adapter, texts, events.append)
-    result = gepa.optimize(
-        seed_candidate=adapter.seed_candidate,
-        trainset=rows(20),
-        valset=rows(8, 20),
-        **arguments,
-    )
+    result = gepa.optimize(seed_candidate=adapter.seed_candidate, trainset=rows(20), valset=rows(8, 20), **arguments)
     adapter.journal.commit()
     return RunOutcome(result.candidates, events)

@@ -70,6 +70,16 @@ def test_the_code_of_both_parents_is_evaluated(merging):
     assert (run.during, run.state.evaluation_cache) == (None, "the cache")  # no scores of what is not merged yet
 
 
+def test_a_merge_whose_evaluation_failed_leaves_the_next_iteration_its_cache_and_its_code(merging):
+    run = merging()
+    run.code_merge.on_iteration_start({"state": run.state})
+    run.code_merge.on_evaluation_start({"candidate_idx": None, "parent_ids": [1, 2]})
+    run.code_merge.on_iteration_start({"state": run.state})
+    assert run.state.evaluation_cache == "the cache"
+    run.adapter.evaluate(rows(1), dict(run.pool[2]))
+    assert run.server.called("evaluate")[-1]["candidate"] == run.pool[2]
+
+
 @pytest.mark.parametrize("text", ["teal", None])
 def test_a_rejected_merge_leaves_what_gepa_chose_and_fails_what_is_a_parent(merging, text):
     run = merging()

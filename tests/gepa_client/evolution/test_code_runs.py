@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from gepa_client import RemoteAdapter
 from gepa_client.analysis.mutation_outcomes import recorded_mutations
 from gepa_client.gepa.answer_check import AnswerCheck
@@ -9,6 +11,7 @@ from gepa_client.journal.entries import MUTATION
 from gepa_client.journal.journal import Journal
 from gepa_client.transport import rpc_client
 from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_to, commit_of
+from protocol.errors import ProgramFailed
 from tests.gepa_client.code_server import COST, SEED, Model
 from tests.gepa_client.evolution.in_process_run import optimize
 from tests.gepa_client.journal.sample_runs import RUN
@@ -80,10 +83,15 @@ def test_a_rejection_proposes_nothing_and_is_in_the_history_of_the_next_request(
     assert adapter.journal.spending[MUTATION].cost_usd == COST * len(server.called("apply_mutation"))
 
 
-def test_an_agent_that_cannot_work_is_a_failure(code_server):
-    _, _, adapter = run_with(code_server(), "break agent", evolve="code", max_metric_calls=20)
-    [failure] = adapter.failures.take()
-    assert "agent reports a failure" in str(failure)
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_agent_that_cannot_work_or_whose_server_fails_then_is_a_failure_that_was_paid_for(code_server, fails):
+    server = code_server()
+    if fails:
+        error = ProgramFailed("agent reports a failure", usage={"cost_usd": COST})
+        server.replies["apply_mutation"] = lambda _: (_ for _ in ()).throw(error)
+    _, _, adapter = run_with(server, "break agent", evolve="code", max_metric_calls=20)
+    assert "agent reports a failure" in str(adapter.failures.take()[0])
+    assert adapter.journal.spending[MUTATION].cost_usd == COST * len(server.called("apply_mutation"))
 
 
 def test_added_texts_are_evolved_and_removed_ones_left_alone(code_server):

@@ -60,6 +60,8 @@ def test_history_holds_the_line_and_what_was_tried_on_it():
     assert "break it\nOutcome: rejected at the stage `check`: 1 failed\nE   assert" in text
     assert "make 3\nOutcome: accepted for another candidate" in text
     assert lineage.index(at(OTHER)) == 2
+    lineage.lost(at(SECOND))
+    assert "make 2\nOutcome: better on these rows, worse on others, dropped" in lineage.as_text(at(FIRST))
 
 
 def test_bundles_come_parents_first_and_all_or_none():

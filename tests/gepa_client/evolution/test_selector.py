@@ -12,17 +12,12 @@ PLAIN = {C: "main@" + "a" * 40, "x": "1", "y": "2", A: "{}"}
 GROWN = {**PLAIN, A: '{"z": "3"}'}
 
 
-def steps(candidate, count, *, tasks=1, unused=(), evolve="both", **settings):
-    """What is chosen in so many calls, `tasks` of them in each iteration, for one candidate; components joined by +."""
-    state = SimpleNamespace(
-        i=0, list_of_named_predictors=list(PLAIN), named_predictor_id_to_update_next_for_program_candidate=[0]
-    )
+def steps(candidate, count, *, unused=(), evolve="both", **settings):
+    """What is chosen in so many calls for one candidate; components joined by +."""
+    turns = {"named_predictor_id_to_update_next_for_program_candidate": [0]}
+    state = SimpleNamespace(list_of_named_predictors=list(PLAIN), **turns)
     selector = ComponentSelector(evolve, lambda _: frozenset(unused), **settings)
-    chosen = []
-    for call in range(count):
-        state.i = call // tasks
-        chosen.append("+".join(selector(state, [], [], 0, candidate)))
-    return chosen
+    return ["+".join(selector(state, [], [], 0, candidate)) for _ in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +30,7 @@ def steps(candidate, count, *, tasks=1, unused=(), evolve="both", **settings):
         ([C, "y", C, "y"], PLAIN, {"unused": ["x"]}),
         ([C, "x", "y", C], GROWN, {"unused": ["z"]}),
         ([f"{C}+x+y+{A}"], GROWN, {"all_at_once": True}),
-        ([""], PLAIN, {"tasks": 1, "unused": ["x", "y"], "evolve": "prompts"}),
+        ([""], PLAIN, {"unused": ["x", "y"], "evolve": "prompts"}),
     ],
 )
 def test_steps_follow_the_settings(wanted, candidate, settings):
