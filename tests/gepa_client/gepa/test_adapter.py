@@ -102,7 +102,8 @@ def test_a_failure_of_the_infrastructure_is_retried_as_a_new_call_instead_of_sco
     assert (spent.cost_usd, spent.unpriced) == (0.5, 0), "each attempt is paid for that states what it cost"
 
 
-def test_a_split_of_the_server_becomes_a_loader_of_its_rows(connect):
+def test_a_split_of_the_server_becomes_a_loader_of_its_rows(connect, monkeypatch):
+    monkeypatch.setattr("gepa_client.gepa.rows.PAGE", 2)
     adapter = connect()
     with pytest.raises(ValueError, match="keeps no adapter state"):
         adapter.set_adapter_state({"of": "another server"})

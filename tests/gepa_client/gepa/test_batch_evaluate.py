@@ -28,12 +28,7 @@ def served(gepa_server, tmp_path):
 
 def optimize(adapter, rows, **options):
     result = gepa.optimize(
-        dict(SEED),
-        rows,
-        adapter=adapter,
-        sampling_strategy=PxNSampling(2, 3),
-        max_metric_calls=150,
-        **options,
+        dict(SEED), rows, adapter=adapter, sampling_strategy=PxNSampling(2, 3), max_metric_calls=150, **options
     )
     return result.candidates, result.parents, result.val_subscores, result.total_metric_calls
 

@@ -5,6 +5,7 @@ from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row
 from gepa_client.gepa.rows import ServerRow
 from gepa_client.journal.entries import RETRACE
 from protocol.errors import InvalidParams, LimitExceeded, MethodNotFound, Overloaded
+from tests.gepa_client.journal.stored_journals import recording
 
 SEED = {"system": "s", "style": "t"}
 ROWS = [Row(str(number), {"n": number}) for number in range(3)]
@@ -77,16 +78,6 @@ def states(server):
     return kept
 
 
-def test_state_comes_back_with_the_records_and_is_not_sent_to_the_instance_that_made_it(server, adapter):
-    kept = states(server)
-    assert adapter.get_adapter_state() == {}
-    for _ in range(3):
-        adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])
-    assert kept == [0, 1, 2]
-    assert adapter.get_adapter_state() == {"adapter_state": [0, 1, 2]}
-    assert all("adapter_state" not in params for params in server.called("make_reflective_dataset"))
-
-
 def test_state_follows_to_another_instance(server, adapter):
     kept = states(server)
     adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])
@@ -95,6 +86,19 @@ def test_state_follows_to_another_instance(server, adapter):
     adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])
     assert kept == [0, 1]
     assert server.called("make_reflective_dataset")[-1]["adapter_state"] == [0]
+
+
+@pytest.mark.parametrize("forked", [False, True])
+def test_state_of_the_run_that_a_run_was_forked_from_is_sent_to_the_instance_that_made_it(server, store, forked):
+    server.capabilities.append("adapter_state")
+    kept = states(server)
+    for calls in (1, 2):
+        with recording(store) as journal, RemoteAdapter(server.url, journal=journal) as adapter:
+            journal.inherited = 4 * forked
+            for _ in range(calls):
+                adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])
+        kept.append("of the other run")  # which has continued meanwhile
+    assert adapter.get_adapter_state() == {"adapter_state": [0, 1] if forked else [0, "of the other run", 2]}
 
 
 @pytest.mark.parametrize("kept", [True, False])
