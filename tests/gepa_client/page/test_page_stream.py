@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from gepa_client.journal.entries import SEARCH, Attempt, Claim, Entry
 from gepa_client.journal.run_events import NoProposal, ProposalBegun, ProposalMade
 from gepa_client.journal.steer_entries import Propose
 from gepa_client.journal.store import open_store
+from gepa_client.page import run_reader
 from gepa_client.page.event_log import EventLog
 from gepa_client.page.page_events import Position
 from gepa_client.steering.user_requests import request
@@ -34,6 +36,7 @@ from tests.gepa_client.stored_code import StoredCode
 from tests.gepa_client.stored_run import RUN_ID, Made, put
 from tests.gepa_client.word_program import Script, rows
 from tests.support.rounds import rounds
+from tests.support.waiting import eventually
 
 COMPARED = ("rows", "candidate", "proposal", "steered", "budget", "failures")
 TIMEOUT_S = 90.0
@@ -264,8 +267,28 @@ def test_optimize_serves_the_page_of_its_run_until_it_ends(serve: Serve, start: 
         asyncio.run(look())
 
 
+def test_a_run_whose_driver_shows_no_sign_of_life_is_lost(tmp_path: Path) -> None:
+    url = str(tmp_path / "runs.db")
+    put(url, Made(status="running", claim=Claim("one", 1), config={"lease_s": 0.05}))
+    read_run(url, RUN_ID, until=lambda page: (page.one("now") or {"lost": False})["lost"])
+
+
+async def test_runs_that_no_page_follows_are_read_no_longer_if_there_are_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_reader, "MOST_RUNS", 1)
+    runs = run_reader.WatchedRuns(str(tmp_path / "runs.db"))
+    runs.get("followed").log.listen(asyncio.Event())
+    for name in ("idle", "last"):
+        runs.get(name)
+    assert [each in runs for each in ("followed", "idle", "last")] == [True, False, True]
+    await eventually(lambda: "reader of idle" not in {each.name for each in threading.enumerate()})
+    runs.close()
+
+
 def test_an_event_that_a_later_one_replaces_is_not_sent() -> None:
     log = EventLog()
-    for end in (1, 2):
+    for end in (1, 2, 2):
         log.add(Position(end=end, complete=False))
+    assert log.end == 2, "one that repeats the last is none"
     assert [(number, orjson.loads(body)["end"]) for number, body in log.since(0, 1_000)[0]] == [(1, 2)]

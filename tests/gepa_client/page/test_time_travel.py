@@ -60,10 +60,7 @@ ASKED: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.timeout(180)
 def test_the_page_of_a_steered_run_with_races_equals_its_replay(
-    serve: Serve,
-    start: Start,
-    cli: Cli,
-    tmp_path: Path,
+    serve: Serve, start: Start, cli: Cli, tmp_path: Path
 ) -> None:
     script = Script(
         seed={NAME: "red green"},

@@ -3,17 +3,12 @@
 import io
 from contextlib import closing
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 
 from gepa_client.certificate.certificate import certify
-from gepa_client.journal.run_events import (
-    Finished,
-    NoProposal,
-    Progress,
-    Rejected,
-    Warned,
-)
+from gepa_client.journal.run_events import Finished, FleetChanged, NoProposal, Progress, Rejected, Warned
 from gepa_client.journal.store import open_store
 from gepa_client.run.run_view import RunView
 from gepa_client.settings.run_config import RunConfig
@@ -62,6 +57,15 @@ def test_plain_lines_show_candidates_and_warnings_and_count_the_rest() -> None:
     assert "candidate 1 from 0: 0.5 best so far" in lines[0]
     assert "warning: \\u001b[2J[red]x[/]" in lines[1]
     assert "of 3,000 metric calls" in lines[2]
+
+
+def test_a_server_that_rests_is_shown_once_until_it_is_back() -> None:
+    out = io.StringIO()
+    display = PlainDisplay(Console(file=out, width=80))
+    kinds: tuple[Literal["resting", "back"], ...] = ("resting", "resting", "back", "resting")
+    for kind in kinds:
+        display.event(FleetChanged(kind=kind, url="http://a", detail="lost", after=1.0), example_record())
+    assert len(out.getvalue().splitlines()) == 3
 
 
 def test_a_command_that_is_wider_than_the_terminal_can_be_pasted() -> None:
