@@ -9,16 +9,7 @@ import orjson
 from gepa_client.analysis.ties import decide
 from gepa_client.certificate.sealed_test import commitment_of, part_of_test, plan_part
 from gepa_client.journal.answer_entries import TiePlan, part_of_ties
-from gepa_client.journal.entries import (
-    COMMITMENT,
-    PROCESSES,
-    SEARCH,
-    START,
-    TIES,
-    Attempt,
-    Entry,
-    Row,
-)
+from gepa_client.journal.entries import COMMITMENT, PROCESSES, SEARCH, START, TIES, Attempt, Entry, Row
 from gepa_client.journal.requests import digest_of, evaluate_key
 from tests.gepa_client.stored_run import IDENTITY, NEEDS, URL, Made, candidates_of, entry_of
 

@@ -32,11 +32,11 @@ def test_a_gain_on_the_sealed_rows_is_certified_with_its_numbers(tmp_path: Path)
     test = found.test
     assert (test.rows, test.units, test.repeats, test.opened, test.seed, test.best) == (12, 12, 1, 1, 0.0, 10 / 12)
     assert test.score_range == (0, 1)
-    assert (test.difference, test.low, test.high, test.p_value) == (
-        expected.difference, expected.low, expected.high, expected.p_value,
-    )  # fmt: skip
+    for name in ("difference", "low", "high", "p_value"):
+        assert getattr(test, name) == getattr(expected, name)
     assert (found.validation.rows, found.validation.compared) == (4, 5)
     assert (found.validation.seed, found.validation.best) == (0.0, 1.0)
+    assert found.validation.high == 1.0, "no score is above its range"
     assert (found.budget.evaluations, found.budget.test_evaluations) == (20, 24)
     assert found.budget.cost_usd == pytest.approx(20 * 0.01 + 4 * 0.002 + 24 * 0.01)
     assert found.statement.startswith(
@@ -131,13 +131,12 @@ def test_without_a_complete_test_there_is_no_certificate(tmp_path: Path, changes
 
 
 def test_a_fork_has_no_certificate_unless_it_begins_at_0(tmp_path: Path) -> None:
-    store = open_store(str(tmp_path / "runs.db"))
-    run = Certified().into(store)
     parent: dict[str, Any] = {"run": "another", "at": 7}
-    with pytest.raises(NoCertificate, match="is a fork: its first 7 entries"):
-        certify(store, replace(run, parent=parent))
-    assert certify(store, replace(run, parent=parent | {"at": 0})).verdict == "improved"
-    store.close()
+    with closing(open_store(str(tmp_path / "runs.db"))) as store:
+        run = Certified().into(store)
+        with pytest.raises(NoCertificate, match="is a fork: its first 7 entries"):
+            certify(store, replace(run, parent=parent))
+        assert certify(store, replace(run, parent=parent | {"at": 0})).verdict == "improved"
 
 
 def test_a_candidate_has_texts_by_hand_also_if_it_descends_from_one_of_several(tmp_path: Path) -> None:

@@ -33,10 +33,7 @@ def loaded(**given: Any) -> RunConfig:
         ({"sandbox": "modal", "models": ["gpt-*"]}, "`models`: at Modal, models need a `gateway`"),
         ({"model_prices": '{"m": [1, -1]}'}, "`model_prices`"),
         ({"model_providers": '{"p": {"key": "hush"}}'}, "`model_providers`"),
-        (
-            {"secret_headers": ["api.example.com Authorization: hush@"]},
-            "`secret_headers`: give `HOST HEADER=VARIABLE`",
-        ),
+        ({"secret_headers": ["api.example.com Authorization: hush@"]}, "`secret_headers`: give `HOST HEADER=VARIABLE`"),
         ({"secret_headers": ["a.b X=MY_KEY"], "pass_env": ["MY_KEY"]}, "hands MY_KEY to the program"),
         ({"sandbox": "modal", "secret_headers": ["a.b X=KEY"]}, "need a `gateway`"),
         ({"sandboxes": 0}, "`sandboxes`"),

@@ -260,17 +260,17 @@ def test_flags_override_recorded_settings_and_their_equivalents(tmp_path: Path) 
     assert (settings.proposals, settings.reflection_lm, settings.use_merge) == ("1x2", None, False)
 
 
-def test_a_secret_that_was_not_recorded_must_be_given_again() -> None:
-    recorded = load(
-        None,
-        {
-            "url": URL,
-            "max_metric_calls": 5,
-            "reflection_lm": "x",
-            "reflection_lm_kwargs": '{"headers": {"Authorization": "hush"}}',
-        },
-    ).recorded()
-    with pytest.raises(SettingsError, match=r"reflection_lm_kwargs\.headers\.Authorization.*`reflection_lm_kwargs`"):
+@pytest.mark.parametrize(
+    ("kwargs", "place"),
+    [
+        ('{"headers": {"Authorization": "hush"}}', "headers.Authorization"),
+        ('{"a": [{"api_key": "hush"}]}', "a.api_key"),
+    ],
+)
+def test_a_secret_that_was_not_recorded_must_be_given_again(kwargs: str, place: str) -> None:
+    given = {"url": URL, "max_metric_calls": 5, "reflection_lm": "x", "reflection_lm_kwargs": kwargs}
+    recorded = load(None, given).recorded()
+    with pytest.raises(SettingsError, match=rf"reflection_lm_kwargs\.{place} may be.*`reflection_lm_kwargs`"):
         from_record(recorded, {})
     again = from_record(recorded, {"reflection_lm_kwargs": '{"temperature": 1}'})
     assert again.reflection_lm_kwargs == {"temperature": 1}
@@ -320,15 +320,7 @@ def test_settings_that_mean_the_same_have_the_same_identity(one: dict[str, Any],
     assert identity_settings(first) == identity_settings(second)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"proposals": "2"},
-        {"seed": 1},
-        {"reflection_lm": "x"},
-        {"validation": "race:30"},
-    ],
-)
+@pytest.mark.parametrize("other", [{"proposals": "2"}, {"seed": 1}, {"reflection_lm": "x"}, {"validation": "race:30"}])
 def test_settings_a_replay_depends_on_change_the_identity(other: dict[str, Any]) -> None:
     assert identity_settings(RunConfig(url=(URL,), **other)) != identity_settings(RunConfig(url=(URL,)))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gepa_client.errors import SteeringRefused
-from gepa_client.journal.entries import CONTROL, STEER
+from gepa_client.journal.entries import CONTROL, STEER, SteeringRequest
 from gepa_client.journal.lease import LeaseHeartbeat
 from gepa_client.journal.steer_entries import Pause
 from gepa_client.journal.store import Store, open_store
@@ -41,8 +41,10 @@ def test_a_run_that_no_process_drives_is_cancelled_at_once_and_the_record_names_
 def test_a_pause_leaves_other_requests_waiting(store: Store) -> None:
     store.update(RUN_ID, {"status": "running"})
     waiting = post_request(store, RUN_ID, {"kind": "unpin"})["id"]
+    store.add_request(RUN_ID, SteeringRequest("another", {"kind": "pause"}, "ann@desk", "now"))
     assert stop(store, store.run(RUN_ID), Pause(), 0.0)[0].status == "paused"
     assert [each.id for each in store.requests(RUN_ID, waiting=True)] == [waiting]
+    assert [entry.number for entry in store.entries(RUN_ID, CONTROL)] == [0, 1], "of two pauses both are recorded"
 
 
 def test_a_stop_leaves_a_run_to_its_driver_while_that_sends_heartbeats(store: Store) -> None:
