@@ -41,6 +41,10 @@ class Ran:
         """The last event of this name."""
         return [event for event in self.events if event["event"] == name][-1]
 
+    def timeless(self, name: str) -> list[dict[str, Any]]:
+        """The events of this name without the time they happened at."""
+        return [{**event, "seconds": 0} for event in self.events if event["event"] == name]
+
     @property
     def found(self) -> list[tuple[Any, ...]]:
         """The reported candidates."""

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -46,21 +47,15 @@ def _forked_drivers(monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer) ->
 def job(tmp_path: Path) -> DriverJob:
     (tmp_path / "out").mkdir()
     return DriverJob(
-        store=str(tmp_path / "store.db"),
-        run_id="r-1",
-        owner="first",
-        config={},
-        output=tmp_path / "out",
-        gateway=True,
+        store=str(tmp_path / "store.db"), run_id="r-1", owner="first", config={}, output=tmp_path / "out", gateway=True
     )
 
 
 def created(job: DriverJob, **settings: Any) -> DriverJob:
     """The job with a run to drive."""
     config = RunConfig(**settings)
-    store = open_store(job.store)
-    store.create(StoredRun(id=job.run_id, config=config.recorded(), output=str(job.output)))
-    store.close()
+    with closing(open_store(job.store)) as store:
+        store.create(StoredRun(id=job.run_id, config=config.recorded(), output=str(job.output)))
     return job.model_copy(update={"config": config.model_dump(mode="json", exclude_unset=True)})
 
 
@@ -132,8 +127,7 @@ def test_the_model_costs_of_programs_end_a_run_that_a_resume_continues_and_are_s
     assert again.finished is not None
     assert again.finished.model_usd is not None
     assert 0.6 <= again.finished.model_usd <= 0.7
-    store = open_store(job.store)
-    try:
+    with closing(open_store(job.store)) as store:
         numbers = [attempt.number for attempt in store.attempts(job.run_id, GATEWAY)]
         assert numbers == list(range(round(again.finished.model_usd * 100)))
         kinds = {spending.kind: spending for spending in store.spending(job.run_id) if spending.outcome == "ok"}
@@ -141,8 +135,6 @@ def test_the_model_costs_of_programs_end_a_run_that_a_resume_continues_and_are_s
         assert kinds[EVALUATE].input_tokens == 2 * kinds[EVALUATE].attempts
         assert kinds[MODEL_CALL].cost_usd == pytest.approx(again.finished.model_usd)
         assert store.run(job.run_id).counters["spent_usd"] == pytest.approx(again.finished.model_usd)
-    finally:
-        store.close()
 
 
 def test_a_cap_ends_the_run_with_its_reason(serve: Serve, words: Script, job: DriverJob) -> None:

@@ -52,11 +52,7 @@ def test_what_evolves_follows_from_settings_and_capabilities(
     ("program", "settings", "words"),
     [
         (discovered({"rules": "r"}), {"evolve": "code"}, "does not name the commit that runs, nor change code"),
-        (
-            discovered(BOTH, "commits"),
-            {"evolve": "both"},
-            "does not change code: start it with --allow-mutations",
-        ),
+        (discovered(BOTH, "commits"), {"evolve": "both"}, "does not change code: start it with --allow-mutations"),
         (
             discovered(BOTH),
             {"reflection_prompt_template": {"git_branch": "<outline> <side_info> <lineage>"}},

@@ -52,11 +52,8 @@ def test_failed_examples_are_in_terminal_report_log_events_and_show(serve: Serve
     [key_error] = [group for group in event["groups"] if group["type"] == "KeyError"]
     [timeout] = [group for group in event["groups"] if group["type"] == "Timeout"]
     assert (key_error["status"], key_error["count"], key_error["rows"]) == ("program_error", on_val, ["val 3"])
-    assert (timeout["status"], timeout["count"], sorted(timeout["rows"])) == (
-        "timeout",
-        sum(on_train),
-        ["train 3", "train 5"],
-    )
+    assert (timeout["status"], timeout["count"]) == ("timeout", sum(on_train))
+    assert sorted(timeout["rows"]) == ["train 3", "train 5"]
     messages = {"not done within 9 s": on_train[0], "not done within 60 s": on_train[1]}
     assert (timeout["messages"], timeout["message_count"]) == (messages, 2)
     assert (key_error["row"], key_error["candidate"], key_error["traceback"]) == ("val 3", "0", TRACEBACK)

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from gepa_client.errors import JournalError
 from gepa_client.journal.entries import GATEWAY, MODEL_CALL
 from gepa_client.journal.history import all_rows
 from gepa_client.journal.run_events import CallRefused, Event, ModelCalls, ModelTally
 from gepa_client.journal.store import Store
 from gepa_client.run.control_messages import GatewayMessage, ModelCallMessage
-from gepa_client.run.gateway_record import GatewayRecord, recorded_gateway_events
+from gepa_client.run.gateway_record import GatewayRecord, record_late_calls, recorded_gateway_events
 from tests.gepa_client.journal.sample_runs import RUN
 from tests.gepa_client.journal.stored_journals import recording, watched
 
@@ -95,3 +96,15 @@ def test_a_secret_in_a_refused_request_is_not_written(store: Store) -> None:
     assert len(written) == 4
     assert secret not in repr(written)
     assert "[redacted]" in repr(written)
+
+
+def test_calls_that_end_after_the_driver_are_written_too_unless_another_one_has_the_run(store: Store) -> None:
+    received(store, call())
+    late: tuple[Any, ...] = (store.url, RUN.id, ["0123456789"], [call(1), refusal("0123456789")])
+    news: list[Any] = record_late_calls(*late)
+    refused, calls = news
+    assert calls == ModelCalls(refused=1, total=calls.total, by_model={"openai/small": calls.total})
+    assert (calls.total.calls, calls.total.cost_usd, len(store.attempts(RUN.id, GATEWAY))) == (2, 0.5, 2)
+    assert "0123456789" not in repr([refused, *all_rows(store, RUN.id)])
+    with recording(store), pytest.raises(JournalError, match="another process drives this run"):
+        record_late_calls(*late)

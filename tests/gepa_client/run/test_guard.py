@@ -1,6 +1,7 @@
 """The guards end runs that GEPA would continue: iterations keep failing, or a cost limit cannot hold."""
 
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,8 +15,11 @@ from gepa_client.journal.journal import Journal
 from gepa_client.journal.requests import request_key
 from gepa_client.journal.run_events import Event, StepFailed, Warned
 from gepa_client.run.failures import FailureGuard, RunWarnings
+from gepa_client.run.gateway_record import GatewayRecord
 from gepa_client.run.stops import BetweenExamples
 from gepa_client.settings.run_config import RunConfig
+from tests.gepa_client.journal.sample_runs import RUN
+from tests.gepa_client.journal.stored_journals import watched
 
 
 class Iterations:
@@ -86,15 +90,30 @@ def test_a_limit_on_all_money_is_warned_of_for_each_kind_of_work_without_a_price
     ]
 
 
-def test_a_time_limit_that_a_user_raised_ends_no_run() -> None:
+def test_a_time_limit_that_a_user_raised_or_of_a_run_that_is_over_ends_no_run() -> None:
     journal, before = Journal("r"), set(threading.enumerate())
     config = RunConfig(url=("http://127.0.0.1:1",), max_seconds=600)
     with BetweenExamples(config, journal, cast("Any", SimpleNamespace(active_seconds=0.0))) as limits:
         with journal.executing(journal.ask([request_key(COMPLETION, "first")])):
             [timer] = {*threading.enumerate()} - before
         limits.set_limits(config.model_copy(update={"max_seconds": 6000}))
+        [later] = {*threading.enumerate()} - before - {timer}
         timer.join(10)
         assert not timer.is_alive()
+    later.join(10)
+    assert not later.is_alive()
+
+
+def test_money_that_was_spent_before_the_run_had_a_journal_ends_it_before_its_first_request(tmp_path: Path) -> None:
+    journal, gateway, counters = Journal(RUN.id), GatewayRecord(), cast("Any", SimpleNamespace(active_seconds=0.0))
+    gateway.capped("there is no more")
+    with (
+        BetweenExamples(RunConfig(url=("http://127.0.0.1:1",)), journal, counters) as limits,
+        watched(tmp_path) as store,
+    ):
+        gateway.begin(journal, store, lambda _event: None, limits.capped)
+        with pytest.raises(Interrupted, match="there is no more"), journal.executing([]):
+            pytest.fail("nothing may be paid for")
 
 
 def test_a_recorded_failure_that_was_hopeless_does_not_end_a_replay() -> None:

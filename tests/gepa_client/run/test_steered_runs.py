@@ -61,12 +61,8 @@ def test_a_candidate_that_is_dropped_is_neither_a_parent_nor_the_best_anywhere(
     with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
         run = store.runs()[0].id
         for index in (best, best, *range(30)):  # the last ones are unknown
-            store.add_request(
-                run,
-                SteeringRequest(
-                    f"drop-{index}-{len(store.requests(run))}", {"kind": "drop", "candidate": index}, "ann@desk", "now"
-                ),
-            )
+            name, action = f"drop-{index}-{len(store.requests(run))}", {"kind": "drop", "candidate": index}
+            store.add_request(run, SteeringRequest(name, action, "ann@desk", "now"))
         ended = cli("resume", run, "--max-metric-calls", 130, "--json")
         assert ended.status == 0, ended.stdout
         answered = {each.id.split("-")[1]: each for each in store.requests(run)}
@@ -87,13 +83,8 @@ def test_a_candidate_that_is_dropped_is_neither_a_parent_nor_the_best_anywhere(
     shown = json.loads(cli("show", run, "--json").stdout)
     chosen = max(left, key=lambda index: (kept[index].score, -index))
     certificate = json.loads((folder / "certificate.json").read_text())
-    assert {
-        result["best_idx"],
-        shown["best_index"],
-        shown["best"]["index"],
-        loaded.best_idx,
-        certificate["candidate"],
-    } == {chosen}
+    named = result["best_idx"], shown["best_index"], shown["best"]["index"], loaded.best_idx, certificate["candidate"]
+    assert set(named) == {chosen}
     assert json.loads((folder / "best_candidate.json").read_text()) == kept[chosen].texts
     assert not {each["index"] for each in shown["candidates"] if each["front"]} & dropped
     assert cli("replay", run, "--json").found == ended.found

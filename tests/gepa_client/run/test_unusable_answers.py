@@ -4,12 +4,11 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
 
-from tests.gepa_client.conftest import Cli, Ran, Serve
+from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.exported_page import page_text
 from tests.gepa_client.run.conftest import model_arguments
 from tests.gepa_client.run_folder import only_run, stored
@@ -52,10 +51,6 @@ def evaluated(words: Script) -> set[str]:
     return {params["candidate"]["rules"] for params in words.calls("evaluate")}
 
 
-def unusable(ran: Ran) -> list[dict[str, Any]]:
-    return [{**event, "seconds": 0} for event in ran.events if event["event"] == "unusable_answer"]
-
-
 def test_bad_answers_are_asked_for_once_more_with_the_reason_then_dropped_and_reported(
     serve: Serve, cli: Cli, words: Script, model: Callable[..., list[str | int]], tmp_path: Path
 ) -> None:
@@ -76,7 +71,7 @@ def test_bad_answers_are_asked_for_once_more_with_the_reason_then_dropped_and_re
     limits = ["--max-metric-calls", 130, "--max-component-tokens", 250]
     ended = cli("optimize", serve(words), *model(answer), *limits, "--json")
     assert ended.status == 0, ended.stdout + ended.stderr
-    found = unusable(ended)
+    found = ended.timeless("unusable_answer")
     assert [(event["reason"], event["then"]) for event in found] == given
     assert all(event["asked_again"] and event["dropped"] == (event["then"] is not None) for event in found)
     assert len(prompts) == 2 * len(given)
@@ -98,13 +93,10 @@ def test_bad_answers_are_asked_for_once_more_with_the_reason_then_dropped_and_re
 
     replayed = cli("replay", "last", "--json", "--output", "again")
     assert replayed.status == 0, replayed.stdout + replayed.stderr
-    assert unusable(replayed) == found
+    assert replayed.timeless("unusable_answer") == found
     assert len(prompts) == 2 * len(given)
-    candidates = [event for event in ended.events if event["event"] == "candidate"]
-    assert len(candidates) > 1
-    assert [{**event, "seconds": 0} for event in replayed.events if event["event"] == "candidate"] == [
-        {**event, "seconds": 0} for event in candidates
-    ]
+    assert len(ended.found) > 1
+    assert replayed.timeless("candidate") == ended.timeless("candidate")
 
 
 def test_a_run_that_has_no_usable_answer_states_why_it_did_not_improve(
@@ -127,7 +119,7 @@ def test_texts_of_a_program_that_are_unchanged_empty_or_too_long_are_dropped_and
         "optimize", serve(words), "--max-metric-calls", 90, "--max-component-tokens", 200, "--json", "--check", "off"
     )
     assert ended.status == 0, ended.stdout + ended.stderr
-    found = unusable(ended)
+    found = ended.timeless("unusable_answer")
     assert [event["reason"] for event in found[:3]] == ["empty", "empty", "too long"]
     assert all(event["dropped"] and not event["asked_again"] and event["then"] is None for event in found)
     assert "rules: empty)" in json.loads(cli("show", "last", "--json").stdout)["proposals"][0]["why"]
