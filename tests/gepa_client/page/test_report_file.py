@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gepa_client.journal import stored_fields
 from gepa_client.journal.store import open_store
 from gepa_client.page import report_file, search_reader
 from tests.gepa_client.conftest import Cli, Serve
@@ -49,6 +50,7 @@ def test_the_file_shows_the_run_without_a_network_and_runs_nothing_of_its_texts(
             assert group["rows"]
     assert any(path.startswith(f"cell?candidate={best}&") for path in answers)
     found = sorted(event["at"] for event in data["events"] if event["event"] == "candidate")
+    monkeypatch.setattr(stored_fields, "PAGE_BYTES", 1)  # each entry is a page of the store
     with closing(open_store(str(tmp_path / "runs" / "evolverpc.db"))) as store:
         earlier = page_data(report_file.exported(store, "runs/evolverpc.db", only_run(tmp_path).name, found[1]))
     assert sorted(event["at"] for event in earlier["events"] if event["event"] == "candidate") == found[:2]
