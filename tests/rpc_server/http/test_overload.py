@@ -42,6 +42,8 @@ async def test_room_is_given_back_example_by_example(start: Any, fake_program: A
 
 async def test_a_batch_larger_than_all_room_runs_when_nothing_else_does(start: Any, fake_program: Any) -> None:
     server = await start(fake_program(max_concurrency=1), max_queue=0)
+    with pytest.raises(errors.InternalError):
+        await server.evaluate({"raise": "a defect, whose call gives its room back"})
     assert len(await server.evaluate("a", "b", "c")) == 3
     asked = await occupied(server, 1)
     with pytest.raises(errors.Overloaded):
