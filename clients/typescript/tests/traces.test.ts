@@ -24,7 +24,11 @@ it("whole groups are evicted, the least recently used first, and the lost refere
   const { error } = await fetched(server, [...first, ...second]);
   expect(error.code).toBe(-32024);
   expect(error.data.refs).toEqual(first.map(({ trajectory_ref }) => trajectory_ref));
-  expect((await fetched(server, second)).result).toBeDefined();
+  const third = await evaluate(server, ["d".repeat(600)], traced, { group: "third" });
+  expect((await fetched(server, second)).result).toBeDefined(); // and is used by that
+  const fourth = await evaluate(server, ["e".repeat(900)], traced, { group: "fourth" });
+  expect((await fetched(server, [...second, ...fourth])).result).toBeDefined();
+  expect((await fetched(server, third)).error.code).toBe(-32024);
   expect((await fetched(server, [{ trajectory_ref: "elsewhere/1" }])).error).toMatchObject({
     code: -32024,
     data: { refs: ["elsewhere/1"] },
