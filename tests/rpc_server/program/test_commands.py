@@ -130,7 +130,7 @@ async def test_a_program_with_refs_gets_one_process_whose_state_is_given_to_the_
         assert (await running.one({"do": "meta", "state": {"seen": 3}}))["output"] is None
         await running.one({"do": "exit"})
         assert (await running.one({"do": "meta"}))["output"] == {"adapter_state": {"seen": 3}}
-        await running.one({"do": "meta", "state": {"seen": 4}})
+        assert (await running.one({"do": "meta", "state": {"seen": 4}}))["output"] is None
         await running.one({"do": "exit"})
         answer = await running.program.call("make_reflective_dataset", {"candidate": {}, "eval_batch": {"batch": []}})
         assert answer["adapter_state"] == {"seen": 4}
@@ -214,10 +214,12 @@ async def test_a_command_may_leave_out_what_the_server_knows(least):
     assert [(part.name, part.kind) for part in info.components] == [("prompt", "text")]
     assert (limits.max_concurrency, limits.max_batch_size, limits.example_timeout_s) == (3, 1000, 1)
     given = {"status": "ok", "score": 1, "output": 2}, {"status": "program_error", "seconds": None}
-    scored, failure = await least.evaluate(*[{"do": "answer", "result": {"results": [one]}} for one in given])
+    given += ({"status": "ok", "score": 1, "output": 3, "seconds": 99},)  # more than it can have taken
+    scored, failure, stated = await least.evaluate(*[{"do": "answer", "result": {"results": [one]}} for one in given])
     assert (scored["score"], scored["output"], failure["score"]) == (1, 2, None)
     assert failure["error"]["message"] == "the program gave no reason"
     assert 0 < scored["seconds"] < 1 and 0 < failure["seconds"] < 1
+    assert (stated["status"], stated["seconds"]) == ("ok", 99)
 
 
 async def test_an_example_that_is_answered_by_no_message_states_what_came(least):
