@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import errno
 import json
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -16,9 +17,10 @@ import pytest_asyncio
 from evolverpc_common.git import Git
 from evolverpc_common.settings.sources import SettingsError
 from protocol.code import GIT_BRANCH, added_to, git_branch
-from protocol.errors import InvalidParams, UnknownCandidate
+from protocol.errors import InvalidParams, ProgramFailed, UnknownCandidate
 from protocol.evaluation import Usage
-from rpc_server.mutations.agents import Agent, AgentFailed
+from rpc_server.mutations.agents import Agent, AgentFailed, AgentResult
+from rpc_server.program.launcher import PythonLauncher
 from rpc_server.worktrees.candidates import changed_candidate
 from tests.rpc_server.mutations.mutation_server import Served, served
 from tests.rpc_server.mutations.patches import added, changed
@@ -112,9 +114,10 @@ async def test_a_repeated_call_is_given_the_same_answer_and_costs_nothing(
 ) -> None:
     script = 'echo x >> "$BESIDE/runs"; cat "$BESIDE/runs" > notes/new.txt'
     env = {"BESIDE": str(project.folder.parent)}
-    first = await (await serve(env=env)).change(script, name="r/1")
+    server = await serve(env=env)
+    first, meanwhile = await asyncio.gather(*(server.change(script, name="r/1") for _ in range(2)))
     again = await (await serve(env=env)).change(script, name="r/1")
-    assert again == first
+    assert again == meanwhile == first
     assert (project.folder.parent / "runs").read_text() == "x\n"
     project.git("-c", "core.logAllRefUpdates=false", "update-ref", "refs/heads/evolve/r/1", project.first)
     with pytest.raises(InvalidParams):
@@ -317,15 +320,30 @@ async def test_an_agent_that_is_killed_is_a_rejection_that_names_the_signal(serv
     assert (details["stage"], details["reason"]) == ("agent", "sh was killed by SIGKILL")
 
 
-async def test_what_a_failed_agent_cost_is_stated_with_the_rejection(
+async def test_what_an_agent_cost_is_stated_with_its_failure_and_with_one_of_the_machine_which_is_no_rejection(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    usage = Usage(cost_usd=0.25, input_tokens=9)
+
+    async def works(*_arguments: Any, folder: Path, **_options: Any) -> AgentResult:
+        (folder / "notes/made.txt").touch()
+        return AgentResult("done", usage)
+
     async def fails(*_arguments: Any, **_options: Any) -> None:
-        raise AgentFailed("too many turns", usage=Usage(cost_usd=0.25, input_tokens=9))
+        raise AgentFailed("too many turns", usage=usage)
+
+    async def refused(_: PythonLauncher) -> None:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr(Agent, "work", fails)
     details = await server.rejected("change_request", request="x")
     assert (details["reason"], details["usage"]) == ("too many turns", {"cost_usd": 0.25, "input_tokens": 9})
+    monkeypatch.setattr(Agent, "work", works)
+    monkeypatch.setattr(PythonLauncher, "launch", refused)
+    with pytest.raises(ProgramFailed) as failed:
+        await server.change("x")
+    assert failed.value.retryable
+    assert failed.value.details["usage"] == details["usage"]
 
 
 async def test_a_component_that_comes_back_keeps_the_text_that_it_had() -> None:
