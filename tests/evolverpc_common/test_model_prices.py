@@ -15,6 +15,7 @@ TABLE = {
         "cache_creation_input_token_cost": 3e-6,
         "cache_creation_input_token_cost_above_1hr": 5e-6,
         "output_cost_per_token": 8e-6,
+        "input_cost_per_token_above_400k_tokens": 1e-5,
         "input_cost_per_token_above_200k_tokens": 4e-6,
     },
     "groq/llama": {
@@ -45,6 +46,7 @@ def cost(models: dict[str, dict[str, Any]], given: dict[str, tuple[float, float]
         ({"gpt-x": {"calls": 3, "input_tokens": 300_000, "output_tokens": 0}}, 0.6),  # 100,000 each
         ({"gpt-x": {"calls": 1, "input_tokens": 300_000, "output_tokens": 0}}, 1.2),
         ({"gpt-x": {"calls": 1, "input_tokens": 200_000, "output_tokens": 0}}, 0.4),
+        ({"gpt-x": {"calls": 1, "input_tokens": 500_000, "output_tokens": 0}}, 5.0),
         ({"gpt-x": {"calls": 1}}, None),
         ({"gpt-x": TAKEN, "unheard-of": TAKEN}, None),
         ({"azure/gpt-x": TAKEN}, None),
