@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from protocol import Example
 from protocol.errors import ProgramFailed
 from rpc_server.program.child_process import Exit, Pipes
 from rpc_server.program.launcher import CommandLauncher
@@ -97,7 +98,7 @@ async def test_an_example_is_the_cause_if_the_parent_of_its_process_dies_twice_w
     assert len((tmp_path / "runs").read_text()) == 3
 
 
-async def test_a_call_whose_process_dies_is_made_again(opened, tmp_path):
+async def test_a_call_whose_process_dies_is_made_again_and_one_that_is_cancelled_gives_its_place_back(opened, tmp_path):
     (tmp_path / "mine.py").write_text(
         "import os\n"
         "seed_candidate = {'a': 'b'}\n"
@@ -108,9 +109,17 @@ async def test_a_call_whose_process_dies_is_made_again(opened, tmp_path):
         "        os._exit(1)\n"
         "    return {'a': 'new'}\n"
     )
-    async with opened("mine.py", root=tmp_path) as running:
+    async with opened("mine.py", root=tmp_path, workers=1) as running:
         params = {"candidate": {"a": "b"}, "reflective_dataset": {}, "components_to_update": ["a"]}
         assert await running.program.call("propose_new_texts", params) == {"texts": {"a": "new"}}
+        options = {"capture_traces": False, "on_result": lambda *_: waiting.cancel()}  # just when it gets the place
+        evaluation = running.program.evaluate({"a": "b"}, [Example(id="0", data={})], **options)
+        evaluating = asyncio.create_task(evaluation)
+        await asyncio.sleep(0)  # it is the first one
+        waiting = asyncio.create_task(running.program.call("propose_new_texts", params))
+        await asyncio.wait([evaluating, waiting])
+        assert waiting.cancelled()
+        assert (await running.one({}, seconds=15))["output"] == 1
 
 
 async def test_a_program_that_cannot_be_had_any_more_is_not_ready_and_recovers(opened, tmp_path):
@@ -126,7 +135,8 @@ async def test_a_program_that_cannot_be_had_any_more_is_not_ready_and_recovers(o
         assert failures[0] is not failures[1]
         (tmp_path / "mine.py").write_text(source)
         await eventually(lambda: running.program.ready)
-        assert (await running.one({}))["status"] == "rollout"
+        os.kill((await running.one({}))["output"], signal.SIGKILL)
+        assert (await running.one({}))["status"] == "rollout", "earlier failures do not count any more"
         await running.program.close()
         with pytest.raises(ProgramFailed, match="shutting down"):
             await running.one({})
