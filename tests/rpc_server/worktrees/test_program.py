@@ -18,21 +18,16 @@ from rpc_server.worktrees.instances import Instance
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.program.conftest import DATA
 from tests.rpc_server.worktrees.worktree_project import APP, FILES, Open, second
+from tests.support.processes import is_running
 from tests.support.waiting import eventually
 
 
 async def test_the_seed_names_the_checked_out_commit(project: Project, opened: Open) -> None:
     project.git("checkout", "--quiet", "-b", "feature@2")
     here = await opened(project)
-    assert here.seed == {
-        "greeting": "hello",
-        "git_branch": f"feature-2@{project.first}",
-        "added_components": "{}",
-    }
-    assert [(part.name, part.kind) for part in here.program.info.components][1:] == [
-        ("git_branch", "code"),
-        ("added_components", "added"),
-    ]
+    assert here.seed == {"greeting": "hello", "git_branch": f"feature-2@{project.first}", "added_components": "{}"}
+    kinds = [(part.name, part.kind) for part in here.program.info.components]
+    assert kinds[1:] == [("git_branch", "code"), ("added_components", "added")]
 
 
 async def test_each_commit_runs_its_own_files_in_a_folder_and_environment_of_its_own(
@@ -61,9 +56,8 @@ async def test_a_commit_is_given_the_texts_of_the_components_it_has(project: Pro
     here = await opened(project)
     candidate = here.at(other, added_components='{"tone": "cold", "gone": "x"}')
     assert (await here.output(candidate))["candidate"] == {"greeting": "hello", "tone": "cold", "closing": "bye"}
-    assert (await here.output({**candidate, "git_branch": here.seed["git_branch"]}))["candidate"] == {
-        "greeting": "hello"
-    }
+    at_seed = {**candidate, "git_branch": here.seed["git_branch"]}
+    assert (await here.output(at_seed))["candidate"] == {"greeting": "hello"}
 
 
 async def test_an_unknown_commit_is_reported_even_if_nothing_is_to_run(project: Project, opened: Open) -> None:
@@ -81,7 +75,13 @@ async def test_a_commit_that_cannot_run_has_that_as_its_result_and_is_tried_once
 ) -> None:
     marker = tmp_path / "marker"
     broken = second(project, {"helper.py": f"open({str(marker)!r}, 'a').write('x')\nraise RuntimeError('not today')\n"})
+    reserved = str(FILES["app.py"]).replace('"greeting": "hello"', '"git_branch": ""')
+    pid = f"import os\nANSWER = open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
+    named = second(project, {"app.py": reserved, "helper.py": pid})
     here = await opened(project)
+    (result,) = await here.results(here.at(named))
+    assert "has a meaning where code evolves" in result["error"]["message"]
+    assert not is_running(int((tmp_path / "pid").read_text()))
     for _ in range(2):
         (result,) = await here.results(here.at(broken))
         assert result["status"] == "program_error"
@@ -174,7 +174,7 @@ async def test_a_call_that_is_cancelled_leaves_no_half_made_tree(project: Projec
 
 
 STDIO = (DATA / "stdio.py").read_text()
-COMMAND = (sys.executable, "p.py", "refs", "reflective_datasets")
+COMMAND = (sys.executable, "p.py", "refs", "reflective_datasets", "adapter_state")
 REFUSES = 'answer(request, error={"code": -32602, "message": "no more"})'
 DIES = 'open("died", "w"), sys.exit("no more")'
 
@@ -205,14 +205,18 @@ async def test_a_seed_that_starts_and_then_does_not_work_is_no_candidates_fault(
         await here.results(here.seed, {})
 
 
-async def test_trajectories_of_an_evicted_instance_have_expired(tmp_path: Path, opened: Open) -> None:
+async def test_trajectories_of_an_evicted_instance_have_expired_and_the_state_passes_to_the_next_commit(
+    tmp_path: Path, opened: Open
+) -> None:
     project = Project(tmp_path, {"p.py": STDIO})
     other = second(project, {"other.py": ""})
     here = await opened(project, command=COMMAND, workers=None, max_trees=1)
     rows = [{"do": "result", "result": {"trajectory_ref": ref}} for ref in ("1", "2")]
     results = await here.results(here.seed, *rows, capture_traces=True)
     assert (await here.records(here.seed, results, "prompt"))["dataset"] == {"prompt": [{"refs": ["1", "2"]}]}
-    await here.results(here.at(other), {"do": "good"})
+    given = {"candidate": here.seed, "eval_batch": {"batch": [], "results": []}, "components_to_update": []}
+    await here.program.call("make_reflective_dataset", {**given, "adapter_state": {"seen": 3}})
+    assert (await here.records(here.at(other), []))["adapter_state"] == {"seen": 3}
     await here.results(here.seed, *rows, capture_traces=True)
     with pytest.raises(TrajectoryExpired) as lost:
         await here.records(here.seed, results, "prompt")
