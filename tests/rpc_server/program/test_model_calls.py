@@ -1,6 +1,7 @@
 """The tokens of a program's calls of models are in its results, though the program notes no usage."""
 
 from rpc_server.worker.model_apis import add_call, endpoint_of, read_request, tokens_of
+from rpc_server.worker.network_calls import Call, ExampleCalls
 from tests.rpc_server.model_provider import COUNTED, provider
 
 __all__ = ["provider"]
@@ -51,6 +52,13 @@ def test_the_model_is_that_of_the_path_and_no_argument_of_a_tool():
     gemini = endpoint_of("POST", "https://api.example/v1/models/gemini-2.5-pro:generateContent")
     arguments = b'{"contents": [{"parts": [{"functionCall": {"args": {"model": "Corolla"}}}]}]}'
     assert read_request(gemini, arguments) == (True, "gemini-2.5-pro")
+
+
+def test_what_is_told_of_a_host_is_how_its_last_call_failed():
+    with ExampleCalls() as calls:
+        for status, headers in ((503, {"retry-after": "30"}), (500, {})):
+            Call(calls.stray_branch(), "POST", "http://a.example/x", b"").answered(status, headers)
+    assert calls.hosts == {"a.example": {"succeeded": 0, "failed": 2, "reason": "500"}}
 
 
 def test_unknown_tokens_of_one_call_make_those_of_its_model_unknown():
