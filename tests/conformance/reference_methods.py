@@ -21,12 +21,7 @@ class Methods:
     """Answers params that have been checked; keeps the trajectories behind refs."""
 
     def __init__(
-        self,
-        bad: Bad,
-        capabilities: frozenset[str],
-        commits: Commits,
-        program_name: str,
-        example_timeout_s: float,
+        self, bad: Bad, capabilities: frozenset[str], commits: Commits, program_name: str, example_timeout_s: float
     ) -> None:
         self.bad = bad
         self.capabilities = capabilities

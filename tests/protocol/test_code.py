@@ -40,15 +40,7 @@ def test_a_candidate_whose_code_does_not_evolve_has_no_commit_and_nothing_added(
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        f"@{SHA}",
-        f"main@{SHA[:39]}",
-        f"main@{SHA}\n",
-        f"my branch@{SHA}",
-        f"main@{SHA[:-1]}\u0660",
-    ],
+    "text", ["", f"@{SHA}", f"main@{SHA[:39]}", f"main@{SHA}\n", f"my branch@{SHA}", f"main@{SHA[:-1]}\u0660"]
 )
 def test_a_text_that_names_no_commit_is_refused_by_the_components_name(text: str) -> None:
     for read in (commit_of, branch_of):
@@ -59,14 +51,7 @@ def test_a_text_that_names_no_commit_is_refused_by_the_components_name(text: str
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        '{"tone": 1}',
-        '{"tone": NaN}',
-        '{"tone": %s}' % ("1" * 5000),
-        "[" * 100_000,
-        json.dumps([["tone", "warm"]]),
-    ],
+    ["", '{"tone": 1}', '{"tone": NaN}', '{"tone": %s}' % ("1" * 5000), "[" * 100_000, json.dumps([["tone", "warm"]])],
     ids=lambda text: str(text)[:20],
 )
 def test_a_text_that_holds_no_texts_is_refused_by_the_components_name(text: str) -> None:

@@ -11,12 +11,7 @@ from tests.support.loops import in_a_thread
 from tests.support.web_hosts import web_host
 
 OPENAI = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 40}}
-ANTHROPIC = {
-    "input_tokens": 50,
-    "output_tokens": 20,
-    "cache_read_input_tokens": 40,
-    "cache_creation_input_tokens": 10,
-}
+ANTHROPIC = {"input_tokens": 50, "output_tokens": 20, "cache_read_input_tokens": 40, "cache_creation_input_tokens": 10}
 ANSWER = "[[ ## answer ## ]]\nso\n\n[[ ## completed ## ]]"
 """In the format that DSPy asks for."""
 

@@ -108,8 +108,7 @@ async def test_rows_that_a_command_shares_are_served_and_others_reported(tmp_pat
 
 
 async def test_a_file_that_is_changed_after_its_program_was_loaded_is_named_until_it_is_as_before(
-    tmp_path: Path,
-    forked: Started,
+    tmp_path: Path, forked: Started
 ) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "app.py").write_text("import parts\n" + PLAIN)
@@ -130,10 +129,7 @@ async def test_a_file_that_is_changed_after_its_program_was_loaded_is_named_unti
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (
-            (),
-            "exactly one of `program`, `adapter` and `command` (given: none), as in `evolverpc serve program.py`",
-        ),
+        ((), "exactly one of `program`, `adapter` and `command` (given: none), as in `evolverpc serve program.py`"),
         (("--program", "app.py", "--host", "::"), "GEPA_TOKEN"),
         (("--command", "no-such-program-here"), "no-such-program-here"),
         (("nowhere.rb",), "nowhere.rb belongs to no flag: `evolverpc serve FILE` serves a Python file"),

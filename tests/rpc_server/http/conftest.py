@@ -31,10 +31,7 @@ class FakeProgram:
         self.info = ProgramInfo(name="fake", components=[ComponentInfo(name="system")], seed_candidate=SEED)
         self.capabilities = frozenset({"reflective_datasets", *capabilities})
         self.limits = Limits(
-            max_concurrency=max_concurrency,
-            max_batch_size=10_000,
-            max_request_bytes=2**30,
-            whole_batches=whole_batches,
+            max_concurrency=max_concurrency, max_batch_size=10_000, max_request_bytes=2**30, whole_batches=whole_batches
         )
         self.ready = True
         self.gates: dict[str, asyncio.Event] = {}

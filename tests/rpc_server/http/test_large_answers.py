@@ -55,10 +55,7 @@ def test_what_is_kept_is_a_share_of_the_memory(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("GEPA_MEMORY_MB", "999999999")
     assert memory_bytes("999999999") < 999999999 * 2**20
     for number, (cgroup, limit) in enumerate(
-        (
-            ("0::/a/b\n", "sys/fs/cgroup/a/memory.max"),
-            ("4:memory:/a/b\n", "sys/fs/cgroup/memory/memory.limit_in_bytes"),
-        )
+        (("0::/a/b\n", "sys/fs/cgroup/a/memory.max"), ("4:memory:/a/b\n", "sys/fs/cgroup/memory/memory.limit_in_bytes"))
     ):
         root = tmp_path / str(number)
         for file, text in (("proc/self/cgroup", cgroup), (limit, "4096\n")):

@@ -199,8 +199,5 @@ async def test_a_hidden_folder_within_a_writable_one_stays_hidden(tmp_path: Path
     jail = create_jails().extend(hidden=[tmp_path / "hidden"]).jail(tmp_path)
     command = jail.wrap(("ls", str(tmp_path), str(tmp_path / "hidden")), folder=tmp_path, environment=os.environ)
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
-    assert (await process.communicate())[0].split() == [
-        f"{tmp_path}:".encode(),
-        b"hidden",
-        f"{tmp_path}/hidden:".encode(),
-    ]
+    listed, _ = await process.communicate()
+    assert listed.decode().split() == [f"{tmp_path}:", "hidden", f"{tmp_path}/hidden:"]

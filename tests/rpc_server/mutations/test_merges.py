@@ -46,10 +46,7 @@ async def server(project: Project) -> AsyncIterator[Served]:
 
 
 async def _both(server: Served, ours: str, theirs: str) -> tuple[dict[str, str], dict[str, str]]:
-    return (
-        (await server.apply("patch", diff=ours)).candidate,
-        (await server.apply("patch", diff=theirs)).candidate,
-    )
+    return ((await server.apply("patch", diff=ours)).candidate, (await server.apply("patch", diff=theirs)).candidate)
 
 
 async def test_git_joins_what_does_not_conflict_and_what_was_added_to_either_stays(server: Served) -> None:

@@ -36,11 +36,7 @@ class Opened:
         self._mark = mark
 
     async def evaluate(
-        self,
-        *rows: Any,
-        candidate: dict[str, str] | None = None,
-        capture_traces: bool = False,
-        seconds: float = 60.0,
+        self, *rows: Any, candidate: dict[str, str] | None = None, capture_traces: bool = False, seconds: float = 60.0
     ) -> list[dict[str, Any]]:
         """The results of one call, in the order of its rows; it may take so many seconds."""
         batch = [Example(id=str(number), data=row) for number, row in enumerate(rows)]

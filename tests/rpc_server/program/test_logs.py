@@ -67,11 +67,8 @@ async def test_a_failure_a_time_out_and_a_death_keep_their_own_logs(opened):
             seconds=30,
         )
     assert [result["error"]["type"] for result in (failed, late, dead)] == ["ValueError", "timeout", "process_died"]
-    assert [result["error"]["log"] for result in (failed, late, dead)] == [
-        "of the failure\n",
-        "of the time-out\n",
-        "of the death\n",
-    ]
+    logs = [result["error"]["log"] for result in (failed, late, dead)]
+    assert logs == ["of the failure\n", "of the time-out\n", "of the death\n"]
     assert not any("log" in result for result in (failed, late, dead))
 
 

@@ -154,11 +154,7 @@ def test_flags_and_variables_are_read_as_a_file_would_hold_them(tmp_path: Path) 
 
 
 def test_a_wrong_variable_is_named_as_one(tmp_path: Path) -> None:
-    for name, text in (
-        ("GEPA_WORKERS", "many"),
-        ("GEPA_JAIL", "perhaps"),
-        ("GEPA_ENV", "A"),
-    ):
+    for name, text in (("GEPA_WORKERS", "many"), ("GEPA_JAIL", "perhaps"), ("GEPA_ENV", "A")):
         with pytest.raises(SettingsError, match=f"^`{name}`: .*{text}"):
             load_settings(flags={"program": "app"}, folder=tmp_path, environment={name: text})
     with pytest.raises(SettingsError, match="unknown variable GEPA_WORKRS; did you mean `GEPA_WORKERS`"):
