@@ -36,8 +36,11 @@ it("examples beyond the queue are refused as overloaded, and room is released", 
   expect((await evaluate(server, [1]))[0].status).toBe("ok");
 });
 
-it("a batch larger than all the room is admitted when nothing else runs", async () => {
-  const server = await served(programOf(), { concurrency: 1, maxQueue: 0 });
+it("a batch larger than all the room is admitted when nothing else runs, also after a call that failed", async () => {
+  const validate = (value: unknown) => (typeof value === "number" ? { value } : { issues: [{ message: "no number" }] });
+  const rowSchema = { "~standard": { version: 1 as const, vendor: "test", validate } };
+  const server = await served(programOf({ rowSchema }), { concurrency: 1, maxQueue: 0 });
+  expect((await call(server, "evaluate", ONE)).error.code).toBe(-32602);
   expect(await evaluate(server, [1, 2, 3])).toHaveLength(3);
 });
 
