@@ -135,7 +135,9 @@ async def test_a_program_that_cannot_be_had_any_more_is_not_ready_and_recovers(o
         assert failures[0] is not failures[1]
         (tmp_path / "mine.py").write_text(source)
         await eventually(lambda: running.program.ready)
-        os.kill((await running.one({}))["output"], signal.SIGKILL)
+        pid = (await running.one({}))["output"]
+        os.kill(pid, signal.SIGKILL)
+        await eventually(lambda: pid not in running.processes())
         assert (await running.one({}))["status"] == "rollout", "earlier failures do not count any more"
         await running.program.close()
         with pytest.raises(ProgramFailed, match="shutting down"):
