@@ -30,9 +30,10 @@ def test_the_digest_depends_on_rows_and_not_on_formats(tmp_path: Path) -> None:
 
 
 def test_a_row_has_one_id() -> None:
-    held = Datasets({"val": [{"q": 1}, {"q": 2}]})
-    [filled] = held.filled([Example(id="1", split="val")])
-    assert filled.data == {"q": 2}
+    splits = {"val": [{"q": 1}, {"q": 2}], "csv": [{"q": "3"}], "own": [{"q": 4}, {"q": 5}]}
+    held = Datasets(splits, untyped={"csv"}, objects={"own"})
+    filled = held.filled([Example(id=at, split=split) for at, split in (("1", "val"), ("0", "csv"), ("1", "own"))])
+    assert [(each.data, each.untyped) for each in filled] == [({"q": 2}, False), ({"q": "3"}, True), (["own", 1], False)]
     for wrong in ("01", "2", "-1", "one", "²"):
         with pytest.raises(UnknownExample):
             held.filled([Example(id=wrong, split="val")])
