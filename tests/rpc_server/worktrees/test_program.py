@@ -13,7 +13,7 @@ from protocol.code import added_to, by_requested_component
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownCandidate
 from rpc_server.program.launcher import PythonLauncher
 from rpc_server.program.process import ProgramProcess
-from rpc_server.worktrees.candidates import changed_candidate
+from rpc_server.worktrees.candidates import changed_candidate, requested_from_program
 from rpc_server.worktrees.instances import Instance
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.program.conftest import DATA
@@ -223,7 +223,13 @@ async def test_trajectories_of_an_evicted_instance_have_expired_and_the_state_pa
     assert lost.value.details["refs"] == [result["trajectory_ref"] for result in results]
 
 
-OWN_RECORDS = """
+OWN_METHODS = """
+
+def finalize(best_candidate, best_score, run):
+    os.mkdir("made")
+    print(best_score, file=open("made/score", "w"))
+    return "done"
+
 
 def make_reflective_dataset(candidate, eval_batch, components_to_update):
     return {name: [{"asked": list(components_to_update)}] for name in components_to_update}
@@ -231,7 +237,11 @@ def make_reflective_dataset(candidate, eval_batch, components_to_update):
 
 
 async def test_a_programs_records_about_the_code_are_those_of_all_components_once(opened: Open, tmp_path: Path) -> None:
-    here = await opened(Project(tmp_path / "own", {**FILES, "app.py": f"{FILES['app.py']}{OWN_RECORDS}"}))
+    project = Project(tmp_path / "own", {**FILES, "app.py": f"{FILES['app.py']}{OWN_METHODS}"})
+    here = await opened(project, artifacts=Path("made"))
+    ended = await here.program.call("finalize", {"best_candidate": here.seed, "best_score": 0.5, "run": {}})
+    assert (ended, (project.folder / "made/score").read_text()) == ({"message": "done"}, "0.5\n")
+    shutil.rmtree(project.folder / "made")
     results = await here.results(here.seed, {}, capture_traces=True)
     answer = await here.records(here.seed, results, "git_branch", "greeting", "added_components")
     assert answer["dataset"]["git_branch"] == answer["dataset"]["greeting"] == [{"asked": ["greeting"]}]
@@ -258,3 +268,4 @@ def test_a_text_that_a_commit_changed_is_the_new_one_also_of_a_component_that_an
     before, now = {"greeting": "hi", "tone": "warm"}, {"greeting": "hi", "tone": "cold"}
     moved = changed_candidate(candidate, before, now, "b", "2" * 40).candidate
     assert (moved["greeting"], added_to(moved)) == ("evolved", {"tone": "cold"})
+    assert requested_from_program(["added_components", "greeting"], candidate, now) == ["tone", "greeting"]
