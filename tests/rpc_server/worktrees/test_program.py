@@ -131,6 +131,24 @@ async def test_a_machine_that_has_no_process_to_give_is_no_score(
     assert failed.value.retryable
 
 
+async def test_what_is_in_use_stays_and_the_end_of_the_server_is_no_score(
+    project: Project, opened: Open, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    waits = f"    open({str(begun)!r}, 'w').close()\n    __import__('time').sleep(60)\n    report = {{"
+    other = second(project, {"app.py": APP.replace("    report = {", waits)})
+    here = await opened(project, max_trees=1)
+    evaluating = asyncio.ensure_future(here.results(here.at(other)))
+    await eventually(begun.exists)
+    calls = (evaluating, asyncio.ensure_future(here.output(here.seed)))
+    done, _ = await asyncio.wait(calls, timeout=0.1, return_when=asyncio.FIRST_COMPLETED)
+    assert not done
+    await here.program.close()
+    for call in calls:
+        with pytest.raises(ProgramFailed, match="shutting down"):
+            await call
+
+
 async def test_the_least_recently_used_instance_is_evicted_and_rebuilt(project: Project, opened: Open) -> None:
     commits = {answer: second(project, {"helper.py": f"ANSWER = {answer}\n"}) for answer in (2, 3, 4)}
     here = await opened(project, max_trees=2)
@@ -243,6 +261,7 @@ async def test_a_programs_records_about_the_code_are_those_of_all_components_onc
     assert (ended, (project.folder / "made/score").read_text()) == ({"message": "done"}, "0.5\n")
     shutil.rmtree(project.folder / "made")
     results = await here.results(here.seed, {}, capture_traces=True)
+    assert results[0]["trajectory"] == ["app.py"], "without the folder, which is another on each server"
     answer = await here.records(here.seed, results, "git_branch", "greeting", "added_components")
     assert answer["dataset"]["git_branch"] == answer["dataset"]["greeting"] == [{"asked": ["greeting"]}]
     assert answer["dataset"]["added_components"] == []
