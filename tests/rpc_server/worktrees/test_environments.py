@@ -218,10 +218,14 @@ async def test_a_folder_of_commands_that_leads_elsewhere_is_refused(
         await environments(project, cache, command=("node", "x.js")).of(other)
 
 
-async def test_a_repository_does_not_get_what_the_build_scripts_of_another_made(
+async def test_no_repository_or_interpreter_gets_what_was_built_for_another(
     project: Project, cache: Path, tmp_path: Path, wheels: Path
 ) -> None:
     another = Project(tmp_path / "another", {"app.py": "", "requirements.txt": ""})
     asked = {"requirements.txt": "tinydep==1.0\n"}
-    found = [await environments(each, cache).of(second(each, asked)) for each in (project, another)]
-    assert found[0].venv != found[1].venv
+    commits = [second(each, asked) for each in (project, another)]
+    found = [await environments(each, cache).of(at) for each, at in zip((project, another), commits, strict=True)]
+    (tmp_path / "python").symlink_to(sys.executable)
+    of_another_python = environments(project, cache, program="app.py", python=tmp_path / "python")
+    found.append(await of_another_python.of(commits[0]))
+    assert len({each.venv for each in found}) == 3
