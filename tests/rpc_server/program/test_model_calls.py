@@ -1,7 +1,9 @@
 """The tokens of a program's calls of models are in its results, though the program notes no usage."""
 
+import threading
+
 from rpc_server.worker.model_apis import add_call, endpoint_of, read_request, tokens_of
-from rpc_server.worker.network_calls import Call, ExampleCalls
+from rpc_server.worker.network_calls import Call, ExampleCalls, begin
 from tests.rpc_server.model_provider import COUNTED, provider
 
 __all__ = ["provider"]
@@ -27,6 +29,8 @@ MODELS = {
 async def test_calls_are_counted_by_model(opened, provider):
     async with opened("calls_models.py", env=environment(provider), workers=1) as running:
         results = [await running.one({"by": by}) for by in MODELS]
+        noted = await running.one({"by": "twice", "noted": {"cost_usd": 0.25, "input_tokens": 10}})
+    assert noted["usage"] == {"cost_usd": 0.25, "input_tokens": 10}, "what is noted by hand stays as it is"
     for (by, models), result in zip(MODELS.items(), results, strict=True):
         assert result["status"] == ("infra_error" if by == "refused" else "rollout"), result
         assert result.get("usage", {}).get("models") == models
@@ -43,11 +47,6 @@ async def test_calls_belong_to_the_example_that_made_them(opened, provider):
     assert all(result["usage"]["calls"] == 1 for result in results)
 
 
-async def test_a_usage_noted_by_hand_is_left_as_it_is(opened):
-    async with opened("full.py") as running:
-        assert (await running.one({"output": "text"}))["usage"] == {"cost_usd": 0.25, "input_tokens": 10}
-
-
 def test_the_model_is_that_of_the_path_and_no_argument_of_a_tool():
     gemini = endpoint_of("POST", "https://api.example/v1/models/gemini-2.5-pro:generateContent")
     arguments = b'{"contents": [{"parts": [{"functionCall": {"args": {"model": "Corolla"}}}]}]}'
@@ -59,6 +58,17 @@ def test_what_is_told_of_a_host_is_how_its_last_call_failed():
         for status, headers in ((503, {"retry-after": "30"}), (500, {})):
             Call(calls.stray_branch(), "POST", "http://a.example/x", b"").answered(status, headers)
     assert calls.hosts == {"a.example": {"succeeded": 0, "failed": 2, "reason": "500"}}
+
+
+def test_a_call_that_may_be_of_several_examples_makes_the_usage_of_all_unknown():
+    asked = "POST", "http://a.example/v1/chat/completions", b'{"model": "m", "messages": []}'
+    with ExampleCalls() as one, ExampleCalls() as other:
+        for calls in (one, other):
+            Call(calls.stray_branch(), *asked).answered(200, {})
+        thread = threading.Thread(target=begin, args=asked)  # of which no example is known
+        thread.start()
+        thread.join()
+    assert one.usage == other.usage == {"calls": 1}
 
 
 def test_unknown_tokens_of_one_call_make_those_of_its_model_unknown():

@@ -1,4 +1,4 @@
-"""Calls models in several ways, and notes no usage."""
+"""Calls models in several ways, and notes the usage that an example asks for alone."""
 
 import os
 import threading
@@ -11,7 +11,8 @@ URL = os.environ["PROVIDER_URL"]
 ASKED = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "why?"}]}
 
 
-def run(example, candidate):
+def run(example, candidate, usage):
+    usage.update(example.get("noted", {}))
     return globals()[example["by"]]()
 
 
