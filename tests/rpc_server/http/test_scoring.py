@@ -25,9 +25,10 @@ def params(*results: dict[str, Any], data: Any = "row") -> dict[str, Any]:
 
 async def test_a_scored_result_has_the_scoring_and_all_else_as_it_came(scorer: Any) -> None:
     before = {"feedback": "old", "component_feedback": {"system": "old"}, "objective_scores": {"old": 1}}
-    came = {**ROLLOUT, **before, "usage": {"calls": 9}, "metric_calls": 3, "trajectory": ["a step"]}
+    came = {**ROLLOUT, **before, "usage": {"calls": 9}, "metric_calls": 3, "trajectory": ["a step"], "log": "of run"}
+    scorer.program.answers["score"] = {**SCORED, "log": " and score"}
     answer = await scorer.call("score", params(came))
-    assert answer == {"results": [{**came, **SCORED, "output": "an answer"}]}
+    assert answer == {"results": [{**came, **SCORED, "output": "an answer", "log": "of run and score"}]}
     scorer.program.answers["score"] = ROLLOUT
     [unscored] = (await scorer.call("score", params({**ROLLOUT, "log": "of the run"})))["results"]
     assert (unscored["status"], unscored["error"]["type"]) == ("program_error", "invalid_result")
