@@ -68,7 +68,7 @@ def test_tests_and_what_runs_them_may_not_change_unless_that_is_allowed(command:
     assert [path for path in JUDGES[command].split() if below.matching(f"py/{path}") is None] == []
 
 
-@pytest.mark.parametrize("path", ["py/checks/run.sh", "py/data[1]/x", ".GITMODULES"])
+@pytest.mark.parametrize("path", ["py/checks/run.sh", "tests/test_app.py", "py/data[1]/x", ".GITMODULES"])
 def test_what_a_check_runs_or_a_link_replaces_below_the_root_may_not_change(path: str) -> None:
     given: dict[str, Any] = {"check_command": ("sh", "checks/run.sh"), "links": ("data[1]",), "allow": ("**",)}
     rules = Rules.of(Settings(program="app.py", allow_mutations=True, **given), "py")

@@ -124,6 +124,13 @@ async def test_a_repeated_call_is_given_the_same_answer_and_costs_nothing(
         await (await serve(env=env)).change(script, name="r/1")
 
 
+async def test_as_many_changes_run_at_once_as_the_settings_state(serve: Callable[..., Any], project: Project) -> None:
+    server = await serve(max_mutations=1, env={"BUSY": str(project.folder.parent / "busy")})
+    script = 'mkdir "$BUSY" && sleep 0.1 && rmdir "$BUSY" && echo x > notes/new.txt'
+    made = await asyncio.gather(*(server.change(script) for _ in range(2)))
+    assert [one.files for one in made] == [["notes/new.txt"]] * 2
+
+
 async def test_a_missing_commit_a_branch_from_elsewhere_and_a_program_that_does_not_start_are_reported(
     server: Served,
 ) -> None:
@@ -220,9 +227,8 @@ async def test_cancelling_at_any_git_command_leaves_nothing(
             await asyncio.wait([call])
         assert server.left() == []
         if not call.cancelled():
-            assert server.project.branches().keys() == {
-                f"refs/{kind}/r/{step}" for kind in ("heads/evolve", "evolverpc")
-            }
+            made = {f"refs/{kind}/r/{step}" for kind in ("heads/evolve", "evolverpc")}
+            assert server.project.branches().keys() == made
             assert call.result().branch == f"evolve/r/{step}"
             return
         assert server.project.branches() == {}
@@ -275,12 +281,6 @@ async def test_a_filter_that_the_user_configured_does_not_run_what_an_agent_wrot
         assert made.files == ["notes/one.txt", "tools/filter"]
         assert (await server.change("echo again > notes/one.txt", candidate=made.candidate)).files == ["notes/one.txt"]
     assert not (tmp_path / "ran").exists()
-
-
-async def test_a_change_of_the_tests_that_judge_it_is_rejected(serve: Callable[..., Any]) -> None:
-    server = await serve(check_command=("true",))
-    rejected = await server.rejected("patch", diff=added("tests/test_app.py"))
-    assert (rejected["stage"], "may not change without `allow_tests`" in rejected["reason"]) == ("paths", True)
 
 
 async def test_an_unknown_remote_is_reported_at_the_start(project: Project) -> None:
