@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from protocol import errors
-from rpc_server.methods.dataset_rows import Datasets
 
 
 def result(**fields: Any) -> dict[str, Any]:
@@ -42,13 +41,5 @@ async def test_the_program_sees_params_without_meta(start: Any, fake_program: An
     assert answer == program.answers["make_reflective_dataset"]
     proposal = {"candidate": server.seed, "reflective_dataset": answer["dataset"], "components_to_update": ["system"]}
     assert await server.call("propose_new_texts", proposal, call_id="p") == {"texts": {"system": "new"}}
-    assert program.calls == [
-        ("make_reflective_dataset", reflective(server, adapter_state=1)),
-        ("propose_new_texts", proposal),
-    ]
-
-
-async def test_of_rows_that_are_not_shared_only_ids_leave(start: Any) -> None:
-    server = await start(datasets=Datasets({"train": [{"q": 1}]}, share_rows=False))
-    page = await server.call("list_examples", {"split": "train"})
-    assert page == {"examples": [{"id": "0", "split": "train"}], "total": 1}
+    reflection = ("make_reflective_dataset", reflective(server, adapter_state=1))
+    assert program.calls == [reflection, ("propose_new_texts", proposal)]
