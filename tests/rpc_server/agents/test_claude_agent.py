@@ -31,28 +31,19 @@ async def test_it_edits_with_the_tools_and_the_model_that_it_was_given_and_reads
     plant_settings(workplace.folder, home, ran)
     before = sorted(home.rglob("*"))
     model.scripts.append(Script("Make it louder.", EDITS, input_tokens=1000, output_tokens=50))
-
     done = await workplace.work(claude())
-
     assert (workplace.folder / "app.py").read_text() == 'print("HELLO")\n'
     assert done.summary == "It is louder now.\n\nI changed one line."
-    assert workplace.reported == [
-        "I look at it.",
-        "Read app.py",
-        "Edit app.py",
-        "Bash: python app.py; command -v python",
-        "It is louder now. I changed one line.",
-    ]
+    tools = ["Read app.py", "Edit app.py", "Bash: python app.py; command -v python"]
+    assert workplace.reported == ["I look at it.", *tools, "It is louder now. I changed one line."]
     assert done.usage.cost_usd == pytest.approx(4 * (1000 * 3e-6 + 50 * 15e-6))
     assert done.usage.model_copy(update={"cost_usd": None}) == Usage(input_tokens=4000, output_tokens=200, calls=4)
-
     last = model.asked[-1]
     users_python = f"{workplace.environment['PATH'].partition(':')[0]}/python"
     assert last.tool_results[-1].startswith(f"HELLO\n{users_python}"), "its shell finds the user's interpreter first"
     asked_for = [(asked.body["model"], sorted(asked.tools)) for asked in model.asked]
     assert asked_for == [("claude-sonnet-4-5", sorted(TOOLS))] * 4
     assert model.others == [], "it asks for nothing else"
-
     assert not ran.exists()
     assert "xyzzy" not in json.dumps(last.body)
     assert sorted(home.rglob("*")) == before
@@ -74,9 +65,7 @@ def plant_settings(folder: Path, home: Path, ran: Path) -> None:
 @pytest.mark.long
 async def test_too_high_a_cost_is_a_failure_with_the_cost(workplace, model):
     model.scripts.append(Script("Make it louder.", lambda _: [use("Bash", command="true")], input_tokens=100_000))
-
     with pytest.raises(AgentFailed) as failed:
         await workplace.work(claude(agent_max_cost_usd=0.5))
-
     assert failed.value.reason == "the cost limit of $0.5 was reached"
     assert failed.value.usage.cost_usd == pytest.approx(0.6, rel=0.01)

@@ -40,13 +40,11 @@ def command(then: str) -> Agent:
 async def test_cancelling_ends_all_processes_before_it_returns(workplace):
     working = asyncio.create_task(workplace.work(command("sleep 600")))
     await eventually(lambda: sleeping(workplace))
-
     for _ in range(3):
         working.cancel()
         await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
         await working
-
     assert not workplace.processes()
 
 
@@ -55,11 +53,9 @@ async def test_cancelling_while_it_starts_leaves_nothing(workplace, passes):
     working = asyncio.create_task(workplace.work(command("sleep 600")))
     for _ in range(passes):
         await asyncio.sleep(0)
-
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
         await working
-
     assert not workplace.processes()
 
 
@@ -67,9 +63,7 @@ async def test_cancelling_the_claude_agent_ends_what_its_shell_started(workplace
     model.scripts.append(Script("Make it louder.", [[use("Bash", command=STARTS_DAEMONS)], Silence()]))
     working = asyncio.create_task(workplace.work(claude()))
     await eventually(lambda: sleeping(workplace))
-
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
         await working
-
     assert not workplace.processes()
