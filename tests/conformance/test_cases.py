@@ -39,6 +39,5 @@ def test_the_checks_that_only_warn_are_listed() -> None:
 
 
 def test_the_language_is_documented() -> None:
-    assert [
-        name for name in (*DEEP, *FLAT, *GENERATORS) if f'"{name}"' not in LANGUAGE and f"`{name}`" not in LANGUAGE
-    ] == []
+    names = (*DEEP, *FLAT, *GENERATORS)
+    assert [name for name in names if f'"{name}"' not in LANGUAGE and f"`{name}`" not in LANGUAGE] == []

@@ -27,9 +27,8 @@ def wait_for(path: Path) -> int:
 def test_a_descendant_in_another_session_does_not_outlive_the_command(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     code = f"{ESCAPES}open({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
-    assert (
-        reaped("--", "sh", "-c", f'{sys.executable} -c "$0" & while ! test -s {pid}; do :; done', code).returncode == 0
-    )
+    done = reaped("--", "sh", "-c", f'{sys.executable} -c "$0" & while ! test -s {pid}; do :; done', code)
+    assert done.returncode == 0
     assert not is_running(wait_for(pid))
 
 

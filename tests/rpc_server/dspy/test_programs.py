@@ -23,14 +23,8 @@ def row(number, **more):
 async def test_the_seed_is_the_instructions_of_the_named_predictors(codes):
     assert codes.seed == {"look": "Look the word up.", "finish": "Finish the code."}
     assert codes.program.info.name == "Codes"
-    assert codes.program.capabilities == {
-        "refs",
-        "reflective_datasets",
-        "adapter_state",
-        "exact_values",
-        "finalize",
-        "untyped_rows",
-    }
+    of_records = {"refs", "reflective_datasets", "adapter_state"}
+    assert codes.program.capabilities == of_records | {"exact_values", "finalize", "untyped_rows"}
     assert codes.program.limits.max_concurrency == 16
     assert not codes.program.limits.whole_batches
 
@@ -99,11 +93,8 @@ def check_steps(right, unparsed):
     assert "trajectory_ref" not in right
     steps = right["trajectory"]["steps"]
     assert [step["component"] for step in steps] == ["look", "look", "finish"]
-    assert steps[2] == {
-        "component": "finish",
-        "inputs": {"word": "word2", "found": "unknown"},
-        "outputs": {"code": "unknown"},
-    }
+    values = {"inputs": {"word": "word2", "found": "unknown"}, "outputs": {"code": "unknown"}}
+    assert steps[2] == {"component": "finish", **values}
     failed = unparsed["trajectory"]["steps"][0]
     assert (failed["component"], failed["error"]["type"]) == ("look", "parse_failure")
     assert failed["raw"] == "I do not know what word7 is."
@@ -177,11 +168,8 @@ async def test_labels_of_json_stay_as_written_and_fields_of_texts_and_inputs_hav
     kinds = "NoneType NoneType date NoneType"
     assert written["output"] == read["output"] == {"on": "datetime.date(2026, 1, 31)", "notes": "none", "kinds": kinds}
     assert wrong["error"]["message"].startswith("the row's field 'stars' is not a int: ")
-    assert [result["output"]["kinds"] for result in talks] == [
-        "History Image date list",
-        "History Image date list",
-        "History NoneType date list",
-    ]
+    images = [result["output"]["kinds"] for result in talks]
+    assert images == [f"History {image} date list" for image in ("Image", "Image", "NoneType")]
     assert (no_date["status"], no_date["error"]["type"]) == ("program_error", "invalid_result")
     assert no_date["error"]["message"].startswith("the row's field 'on' is not a date: ")
 

@@ -43,7 +43,6 @@ async def test_an_environment_without_dspy_is_named_with_what_to_do(opened):
     with pytest.raises(ProgramFailed) as failed:
         async with opened(python=Path(sys.executable)):
             pass
-    assert failed.value.message == (
-        f"DSPy is not installed for {sys.executable}: {sys.executable} -m pip install 'dspy>=3.0.4'"
-    )
+    advice = f"{sys.executable} -m pip install 'dspy>=3.0.4'"
+    assert failed.value.message == f"DSPy is not installed for {sys.executable}: {advice}"
     assert failed.value.details["interpreter"].startswith(sys.executable)

@@ -33,7 +33,8 @@ def test_a_row_has_one_id() -> None:
     splits = {"val": [{"q": 1}, {"q": 2}], "csv": [{"q": "3"}], "own": [{"q": 4}, {"q": 5}]}
     held = Datasets(splits, untyped={"csv"}, objects={"own"})
     filled = held.filled([Example(id=at, split=split) for at, split in (("1", "val"), ("0", "csv"), ("1", "own"))])
-    assert [(each.data, each.untyped) for each in filled] == [({"q": 2}, False), ({"q": "3"}, True), (["own", 1], False)]
+    assert [each.data for each in filled] == [{"q": 2}, {"q": "3"}, ["own", 1]]
+    assert [each.untyped for each in filled] == [False, True, False]
     for wrong in ("01", "2", "-1", "one", "²"):
         with pytest.raises(UnknownExample):
             held.filled([Example(id=wrong, split="val")])

@@ -75,10 +75,8 @@ def test_a_check_that_passes_is_run_on_what_is_committed(
     project: Project, stderr_until_ready: Callable[..., str]
 ) -> None:
     reported = stderr_until_ready(*AGENT, "--check-command", "test -e app.py -a ! -e uncommitted.txt")
-    assert (
-        f"candidates start from main@{project.first[:12]} of {project.folder}; left out, as untracked: 1 files"
-        in reported
-    )
+    start = f"candidates start from main@{project.first[:12]} of {project.folder}"
+    assert f"{start}; left out, as untracked: 1 files" in reported
     assert "clients may have true change the code" in reported
     assert "changes may touch every file, that of the score too" in reported
 

@@ -40,9 +40,8 @@ async def test_texts_go_into_the_file_the_seed_is_read_from(tmp_path: Path) -> N
     async with served(project, seed_candidate=Path("seed.json")) as server:
         result = await server.apply("texts", texts={"greeting": "bye\n"})
     assert project.git("ls-tree", result.commit, "seed.json").startswith("100755")
-    assert project.git("show", f"{result.commit}:seed.json") == (
-        '{\n    "greeting": "bye\\n",\n    "name": "Zo\u00eb"\n}'
-    )
+    written = project.git("show", f"{result.commit}:seed.json")
+    assert written == '{\n    "greeting": "bye\\n",\n    "name": "Zo\u00eb"\n}'
     assert (result.files, result.candidate["greeting"]) == (["seed.json"], "bye\n")
 
 

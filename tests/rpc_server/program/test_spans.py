@@ -56,9 +56,8 @@ async def test_spans_of_examples_at_the_same_time_are_not_mixed(opened):
     names = [f"example {number}" for number in range(5)]
     async with opened("traced_async.py", workers=1, concurrency=8) as running:
         results = await running.evaluate(*({"name": name} for name in names), capture_traces=True)
-    assert [shape(result["trajectory"]["steps"]) for result in results] == [
-        [(name, ["within " + name])] for name in names
-    ]
+    shapes = [shape(result["trajectory"]["steps"]) for result in results]
+    assert shapes == [[(name, ["within " + name])] for name in names]
 
 
 async def test_components_have_the_records_of_their_spans_or_of_the_example_if_no_span_is_of_one(opened):
