@@ -187,7 +187,8 @@ class FunctionProgram:
         try:
             return results.text(seconds=seconds, **outcome)
         except json_values.NotJsonError as problem:
-            return results.invalid(str(problem), seconds, hosts=calls.hosts)
+            kept = {name: outcome.get(name) for name in ("hosts", "trajectory")}
+            return results.invalid(str(problem), seconds, usage=json_values.json_or_repr(outcome["usage"]), **kept)
 
     async def _run_example(self, example_run: _ExampleRun, executor: Executor) -> None:
         extra: dict[str, Any] = {}

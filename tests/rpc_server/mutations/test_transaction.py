@@ -159,7 +159,7 @@ async def test_a_failing_check_rejects_with_its_output(serve: Callable[..., Any]
 
 async def test_a_check_that_hangs_is_stopped_with_all_it_started(serve: Callable[..., Any], project: Project) -> None:
     pid = project.folder.parent / "pid"
-    server = await serve(check_command=("sh", "-c", f"sleep 300 & echo $! > {pid}; wait"), check_timeout_s=0.5)
+    server = await serve(check_command=("sh", "-c", f"sleep 300 & echo $! > {pid}; wait"), check_timeout_s=2.0)
     assert (await server.rejected("patch", diff=greets("bye")))["stage"] == "check"
     assert not is_running(int(pid.read_text()))
     assert len(list((server.program.instances.state.folder / "trees").iterdir())) == 1  # the seed's
