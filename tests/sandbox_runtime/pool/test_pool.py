@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_runtime import EgressNotEnforced, RuntimeThrottled, SandboxError, SandboxNotReady
+from sandbox_runtime import EgressNotEnforced, RuntimeThrottled, SandboxError, SandboxNotReady, ServerEndpoint
 from sandbox_runtime import pool as pool_module
 from tests.sandbox_runtime.pool.fakes import LIMIT_S, FakeSandbox, FakeStarter, listed, pool_of
 from tests.support.waiting import eventually
@@ -133,39 +133,46 @@ async def test_failures_while_others_are_up_are_waited_out(tmp_path: Path) -> No
 
 async def test_a_pool_that_was_up_gives_up_only_after_many_failures(tmp_path: Path) -> None:
     def fail(begun: int) -> None:
-        if begun > 1:
-            raise not_ready("main")
+        if begun != 2:
+            raise not_ready("setup" if begun == 1 else "main")
 
     yard = FakeStarter(fail)
     async with pool_of(yard, 1, tmp_path, first_pause_s=0.001) as (pool, watched):
         await pool.first_ready()
         yard.made[0].die()
         await watched.until(lambda: "gave_up" in watched.kinds())
-    assert yard.begun == 1 + pool_module.FAILURES_LATER
+    assert yard.begun == 2 + pool_module.FAILURES_LATER
+    assert watched.events[-1].detail == "it failed at main", "the failure before it was up is over"
 
 
 async def test_a_pool_that_shrinks_ends_those_first_that_are_not_up(tmp_path: Path) -> None:
     never = asyncio.Event()
     yard = FakeStarter(lambda begun: never.wait() if begun <= 2 else None)
-    async with pool_of(yard, 4, tmp_path, idle_s=0.05) as (pool, watched):
+    async with pool_of(yard, 4, tmp_path, idle_s=0.05, retire_s=0.05) as (pool, watched):
         await watched.until(lambda: pool.ready == 2)
         pool.demand(2)
         await eventually(lambda: yard.cancelled == 2)
         assert (len(listed(tmp_path)), len(yard.up)) == (2, 2)
+        pool.demand(0)
+        await eventually(lambda: len(yard.up) < 2)  # its calls may take no longer
+        assert (pool.wanted, len(listed(tmp_path)), len(yard.up)) == (1, 1, 1)
 
 
 async def test_no_start_is_tried_until_the_delay_of_a_throttled_runtime_is_over(tmp_path: Path) -> None:
     loop, times = asyncio.get_running_loop(), []
 
-    def throttle(begun: int) -> None:
+    async def throttle(begun: int) -> None:
         times.append(loop.time())
+        await asyncio.sleep(0)  # the first two are tried at the same time
+        if begun == 2:
+            raise not_ready()  # after which the pause would be shorter
         if begun <= 5:
             raise RuntimeThrottled("slowly", retry_after_s=0.05)
 
     yard = FakeStarter(throttle)
-    async with pool_of(yard, 1, tmp_path) as (pool, _):
+    async with pool_of(yard, 2, tmp_path) as (pool, _):
         await pool.first_ready()
-    assert all(later - earlier >= 0.05 for earlier, later in itertools.pairwise(times))
+    assert all(later - earlier >= 0.05 for earlier, later in itertools.pairwise(times[1:6]))
 
 
 async def test_it_shrinks_when_there_is_work_for_fewer_and_grows_when_work_waits(tmp_path: Path) -> None:
@@ -177,12 +184,12 @@ async def test_it_shrinks_when_there_is_work_for_fewer_and_grows_when_work_waits
         await eventually(lambda: len(listed(tmp_path)) == 2)
         assert len(yard.up) == 6  # those that are to go come to the end of their calls
         kept = set(listed(tmp_path))
+        pool.demand(5)  # there is room for further ones once those are gone
+        assert yard.begun == 6
         for sandbox in yard.made:
             pool.left(f"{sandbox.url}/rpc")
-        await eventually(lambda: len(yard.up) == 2)
-        assert {sandbox.url for sandbox in yard.up} == kept
-        pool.demand(5)
         await watched.until(lambda: pool.ready == 5)
+        await eventually(lambda: len(yard.up) == 5)
         assert kept < set(listed(tmp_path))
 
 
@@ -217,6 +224,19 @@ async def test_a_refusal_has_the_token_files_written_anew_in_their_places(
         await eventually(lambda: proxy.read_text() == "proxy 3\n")
         pool.refused(yard.made[0].url)
         await eventually(lambda: proxy.read_text() == "proxy 4\n")
+
+
+async def test_a_sandbox_whose_endpoint_is_not_known_is_ended_and_replaced(tmp_path: Path) -> None:
+    class Mute(FakeSandbox):
+        async def endpoint(self) -> ServerEndpoint:
+            if self.id.startswith("s0"):
+                raise not_ready()
+            return await super().endpoint()
+
+    yard = FakeStarter(kind=Mute)
+    async with pool_of(yard, 1, tmp_path) as (pool, _):
+        await pool.first_ready()
+        assert yard.up == yard.made[1:]
 
 
 async def test_closing_while_all_are_being_started_cancels_every_start(tmp_path: Path) -> None:
