@@ -25,13 +25,14 @@ AGAIN = "evolverpc optimize --repo ."
 
 
 class FakeSetup:
-    """Starts simulated sandboxes; a start raises `fails` if it is set."""
+    """Starts simulated sandboxes; a start raises `fails` if it is set, and reports `early` before it is ready."""
 
     commit = COMMIT
 
     def __init__(self) -> None:
         self.made: list[FakeSandbox] = []
         self.fails: Exception | None = None
+        self.early: list[SessionMessage] = []
         self.closed = 0
         self.usd: list[float] = []
         self.receive: Callable[[SessionMessage], None] = lambda _: None
@@ -52,6 +53,8 @@ class FakeSetup:
     async def start(self, _number: int) -> RunningSandbox:
         if self.fails is not None:
             raise self.fails
+        for message in self.early:
+            self.receive(message)
         self.made.append(FakeSandbox(f"s{len(self.made)}"))
         return self.made[-1]
 
@@ -138,8 +141,9 @@ def test_events_of_the_gateway_are_sent_to_the_optimizer(setup: FakeSetup) -> No
     driver, notes = FakeDriver(), list[Log]()
     tokens = TokenCounts(input=10, cached=2, output=5)
     call = ProviderCall("s0", "openai", "m", "/v1/chat", 200, 0.1, tokens, 0.5, 0.5, streamed=False)
+    setup.early = [call, GatewayRefusal("s0", "example.com", "not allowed")]
     with sandboxed(settings(), "run", AGAIN) as sandboxes:
-        for event in (call, GatewayRefusal("s0", "example.com", "not allowed"), CapReached(), Log("fetching [x]")):
+        for event in (CapReached(), Log("fetching [x]")):
             setup.receive(event)
         until(lambda: sandboxes.forward(driver, notes.append) or (len(driver.messages) == 3 and notes))
         assert sandboxes.has_gateway
@@ -154,6 +158,7 @@ def test_events_of_the_gateway_are_sent_to_the_optimizer(setup: FakeSetup) -> No
 
 def test_events_of_the_optimizer_reach_the_sandboxes(setup: FakeSetup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gepa_client.sandboxing.session.IDLE_S", 0.05)
+    monkeypatch.setattr("sandbox_runtime.pool.RENEW_PAUSE_S", 0.0)
     given = settings(sandboxes=4)
     notes: list[Log] = []
     with sandboxed(given, "run", AGAIN) as sandboxes:
@@ -171,9 +176,16 @@ def test_events_of_the_optimizer_reach_the_sandboxes(setup: FakeSetup, monkeypat
         sandboxes.observe(FleetChanged(kind="resting", url=url, detail="401", after=1.0))
         stayed = next(sandbox for sandbox in setup.made if sandbox.up)
         until(lambda: stayed.tokens == 2)
-        sandboxes.observe(Progress(evaluated=0, in_flight=4, waiting=90, up=1, slots=4))
+        sandboxes.forward(FakeDriver(), notes.append)
+        monkeypatch.setattr("gepa_client.sandboxing.session.ASK_EVERY_S", 0.0)
+        sandboxes.forward(FakeDriver(), notes.append)
+        until(lambda: stayed.tokens == 3)  # the second token may have expired too
+        sandboxes.observe(FleetChanged(kind="back", url=url, detail="", after=None))
+        sandboxes.forward(FakeDriver(), notes.append)
+        sandboxes.observe(Progress(evaluated=0, in_flight=8, waiting=6, up=1, slots=4))
         until(lambda: setup.up == 4)
         sandboxes.forward(FakeDriver(), notes.append)
+        assert stayed.tokens == 3
     assert any("work for fewer" in note.text for note in notes)
     assert any("work for more" in note.text for note in notes)
 
