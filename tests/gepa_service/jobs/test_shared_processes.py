@@ -19,7 +19,7 @@ from tests.support.waiting import until
 LARGER_THAN_A_PIPE = 1 << 20
 
 
-def begun(processes: SharedProcesses, folder: Path, name: str, text: str = "") -> RunningWork:
+def begun(processes: SharedProcesses, folder: Path, name: str, text: str = "", **secrets: str) -> RunningWork:
     """Begin a work, whose settings are not taken, in the process of a repository of its name."""
     work = folder / name
     for path in (work, work / "home", work / "tmp"):
@@ -27,7 +27,14 @@ def begun(processes: SharedProcesses, folder: Path, name: str, text: str = "") -
     settings: dict[str, Any] = {"repo": text, "no": "setting"}
     program = ProgramWork(tasks=({"text": text},))
     order = ProgramOrder(
-        id=name, folder=work, settings=settings, what="rollouts", program=program, done=frozenset(), warm_mb=0
+        id=name,
+        folder=work,
+        settings=settings,
+        what="rollouts",
+        program=program,
+        done=frozenset(),
+        warm_mb=0,
+        secrets=secrets,
     )
     return processes.begin(("acme", f"/{name[0]}"), order, basic_environment(work), "", Secrets())
 
@@ -48,8 +55,10 @@ def test_a_process_that_reads_nothing_holds_up_no_other_and_is_ended(
         [process] = until(lambda: shared_processes_in(tmp_path))
         os.kill(process, signal.SIGSTOP)
         second = begun(processes, tmp_path, "a2", "x" * LARGER_THAN_A_PIPE)
-        other = begun(processes, tmp_path, "b1")
-        assert end_of(other) == "failed"
+        assert shared_processes_in(tmp_path) == [process]
+        others = [begun(processes, tmp_path, "b1"), begun(processes, tmp_path, "a3", KEY="another")]
+        assert len(shared_processes_in(tmp_path)) == 3, "one has one program and one set of secrets"
+        assert [end_of(each) for each in others] == 2 * ["failed"]
         assert end_of(second) is None, "it is placed again"
 
 
