@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gepa_service.jobs import attempt_records, control
+from gepa_service.webhooks import EVENTS, Webhook, WebhookDelivery
 from tests.gepa_service.platform import Platform, processes_of, word_repository, word_settings, working
 from tests.sandbox_runtime.source.repositories import commit
 
@@ -14,7 +15,9 @@ def test_a_job_that_is_handed_over_continues_where_it_was_and_a_new_budget_reach
 ) -> None:
     # What is left takes longer than the way of the new budget.
     settings = word_settings(tmp_path / "log", metric_calls=400, slower=30)
-    job = service.submit(word_repository(tmp_path / "repo"), settings)
+    job, acme = service.submit(word_repository(tmp_path / "repo"), settings), service.of("acme")
+    events = tuple(EVENTS.values())
+    acme.insert(Webhook(tenant="acme", id="w", url="https://x", events=events, created_by="k"))
     with working(service.parts(), service.place()):
         service.until(job, lambda found: found.progress.metric_calls > 10)
     left = service.get(job)
@@ -25,12 +28,13 @@ def test_a_job_that_is_handed_over_continues_where_it_was_and_a_new_budget_reach
         second = service.until(job, lambda found: found.attempts == 2 and found.progress.metric_calls > calls)
         last = second.progress.metric_calls + 40
         budget = {"max_metric_calls": last}
-        control.set_budget(service.of("acme"), service.journals, service.get(job), "key:ann", budget)
+        control.set_budget(acme, service.journals, service.get(job), "key:ann", budget)
         ended = service.ended(job)
     assert ended.status == "completed", f"{ended!r}\n{service.log(job)}"
     assert ended.attempts == 2, ended.reason
     assert last <= ended.progress.metric_calls < 300
     assert service.journals.parts(job.id)["search"] > before
+    assert [each.event for each in acme.page(WebhookDelivery)] == ["job.started", "job.completed"]
 
 
 KILLS_ITS_SERVER = """

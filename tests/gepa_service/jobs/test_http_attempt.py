@@ -21,6 +21,7 @@ from gepa_service.model.tenant import Usage
 from gepa_service.model.work import LogChunk, LogLine, ProgramWork, TaskResult, Work
 from gepa_service.records import new_id, now
 from gepa_service.service import Revealed
+from gepa_service.webhooks import Webhook, WebhookDelivery
 from tests.faults.proxy import Proxy
 from tests.gepa_service.platform import Platform
 from tests.sandbox_runtime.source.repositories import commit
@@ -83,6 +84,10 @@ def test_what_is_delivered_again_is_neither_stored_nor_counted_again(
     service: Platform, attempt: tuple[Work, HttpAttemptService]
 ) -> None:
     work, http = attempt
+    acme = service.of("acme")
+    acme.insert(
+        Webhook(tenant="acme", id="w", url="https://x", events=("job.completed", "batch.ended"), created_by="k")
+    )
     begun = http.begin()
     assert isinstance(begun, Begun)
     logs = (LogLines(id=new_id("log"), lines=(LogLine(at=now(), source="job", text="one"),)),)
@@ -96,17 +101,21 @@ def test_what_is_delivered_again_is_neither_stored_nor_counted_again(
     for take in (http.report, *(other.report for other in others)):
         for report in (*reports, reports[2]):
             assert not take(report).is_over
-    assert http.report(Report(message=TaskDone(index=1, result={"status": "ok"}))).stop is None
+    assert http.report(Report(message=TaskDone(index=1, result={"status": "timeout"}))).stop is None
     for take in (others[0].report, http.report, http.report):
         assert take(Report(message=Ended(status="completed"))).is_over
     ended = service.get(work)
-    assert (ended.status, ended.done, ended.cost_usd) == ("completed", 2, 0.75)
+    assert (ended.status, ended.done, ended.cost_usd) == ("partial", 2, 0.75)
+    [delivery] = acme.page(WebhookDelivery)
+    counts = {"total": 2, "completed": 1, "failed": 1}
+    assert (delivery.event, delivery.payload) == ("batch.ended", {"batch_id": work.id, "status": "partial", **counts})
     month = service.records.get(Usage, "acme", month_id(now()))
     assert month is not None
     assert (month.usd, month.unpriced) == (0.75, 1)
     assert [each.index for each in service.records.page(TaskResult, "acme")] == [0, 1]
     chunks = service.records.page(LogChunk, "acme", {"job_id": work.id})
-    assert [line.text for chunk in chunks for line in chunk.lines] == ["one", "completed"]
+    lines = [line.text for chunk in chunks for line in chunk.lines]
+    assert lines == ["one", "partial: 1 of 2 tasks failed"]
 
 
 def test_the_api_keeps_no_result_in_memory_and_nothing_of_an_attempt_that_has_ended(
