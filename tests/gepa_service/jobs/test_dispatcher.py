@@ -78,10 +78,12 @@ def test_work_whose_attempt_ended_or_is_not_known_is_placed_again_and_a_late_rep
     assert not turn(first)
     engine.known.clear()
     dispatcher(records, engine, is_held=False).agree()
-    assert now_of(records, job).status == "running", "one that has lost its lease changes nothing"
+    begun = now_of(records, job)
+    assert begun.status == "running", "one that has lost its lease changes nothing"
     second = dispatcher(records, engine)  # which finds it running, and has not started it
     assert turn(second)
     again = now_of(records, job)
+    assert again.started == begun.started
     assert (again.status, again.attempts, again.setbacks, engine.known) == ("running", 2, 1, {(job.id, 2)})
     engine.known.add((job.id, 1))  # it was thought dead
     assert not turn(second)

@@ -6,21 +6,28 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gepa_client.errors import ConnectionLost
+from gepa_client.settings.run_config import RunConfig
+from gepa_client.transport.address import Address
 from gepa_service.jobs import shared_processes, warm_sandboxes
 from gepa_service.jobs.batches_and_steps import ProcessWorks
 from gepa_service.jobs.dispatcher_lease import ID, LeaseRecord
-from gepa_service.jobs.messages import REPORTS, Begin, ProgramOrder, Reported, Stop
+from gepa_service.jobs.messages import REPORTS, Begin, ProgramOrder, Reported, Stop, Warm
+from gepa_service.jobs.warm_sandboxes import ModelSpending, WarmSandboxes, WorkSandboxes
 from gepa_service.jobs.work_session import STOPPED
 from gepa_service.model.tenant import TENANTS, Usage
 from gepa_service.model.work import PROMPT, LogChunk, ProgramWork, Work
 from gepa_service.records import new_id
 from gepa_service.service import Revealed
+from sandbox_runtime.gateway import ProviderCall
+from tests.gepa_client.sandboxing.test_session import FakeSetup
 from tests.gepa_service.faults.processes import lineage_of
 from tests.gepa_service.jobs.test_secrets_of_jobs import model
 from tests.gepa_service.platform import Platform, shared_processes_in, working
@@ -176,6 +183,72 @@ async def test_a_sandbox_that_a_work_took_does_not_end_when_its_wait_would(
         await eventually(lambda name=name: f'{{"work":"{name}","message":{{"event":"ended"' in "".join(lines), 60)
     await works.close()
     assert "".join(lines).count('"status":"ok"') == 2
+
+
+class HeldSetup(FakeSetup):
+    """The sandboxes of one work, or of none yet: `is_held` tells whether calls to models wait."""
+
+    is_held = True
+
+    def release_model_calls(self) -> None:
+        self.is_held = False
+
+    def call(self, usd: float | None) -> None:
+        self.receive(ProviderCall("s0", "openai", "m", "/v1", 200, 0.1, None, usd, 0.0, streamed=False))
+
+
+@pytest.fixture
+def setups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[HeldSetup]:
+    """The set-ups that are opened, whose sandboxes are simulated."""
+    opened: list[HeldSetup] = []
+
+    def open_setup(settings: RunConfig, run: str, receive: Any, *, holds_model_calls: bool, **_: object) -> Any:
+        opened.append(HeldSetup())
+        opened[-1].is_held = holds_model_calls
+        return opened[-1].open(settings, run, receive)
+
+    monkeypatch.setattr(warm_sandboxes, "open_setup", open_setup)
+    (tmp_path / "runtime").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    return opened
+
+
+async def test_works_on_one_version_share_no_sandbox_and_each_pays_its_own_calls(
+    program: Path, setups: list[HeldSetup]
+) -> None:
+    reports, printed = list[Warm](), list[str]()
+    warm = WarmSandboxes((), reports.append, most_mb=3000)
+
+    def taken(code: str | None = None, **given: Any) -> AbstractAsyncContextManager[WorkSandboxes]:
+        settings = RunConfig(repo=str(program), sandbox="process", sandbox_memory_mb=1500, max_metric_calls=1, **given)
+        return warm.taken("work", settings, lambda log: printed.append(log.text), spending, code, warm_up)
+
+    async def warm_up(address: Address) -> None:
+        raise ConnectionLost(f"{address.url} does not answer")
+
+    first = spending = ModelSpending()
+    async with taken(sandboxes=2):
+        await eventually(lambda: len(setups) == 2 and len(setups[0].made) == 2 and setups[1].made)
+        assert [each.is_held for each in setups] == [False, True]
+        setups[0].call(0.5)
+        setups[0].call(None)
+    assert setups[0].closed == 1
+    second = spending = ModelSpending()
+    async with taken(ref="trunk"):
+        assert printed.count(WARM) == 1
+        assert not setups[1].is_held
+        setups[1].call(0.25)
+        await eventually(lambda: len(setups) > 2 and setups[-1].made)
+        waiting = setups[2:]
+    assert (first, second) == (ModelSpending(0.5, 1), ModelSpending(0.25, 0))
+    assert all(each.is_held and not each.closed for each in waiting)
+    for given in ({"code": "evolve/1"}, {"seed": 3}, {"code": "evolve/1"}):
+        async with taken(**given):
+            await eventually(lambda: not any(each.is_held and not each.made for each in setups))
+    assert printed.count(WARM) == 2, "the last one is on a version that a sandbox waits for"
+    assert max(each.memory_mb for each in reports) == 3000
+    await warm.close()
+    assert [each.closed for each in setups] == [1] * len(setups)
 
 
 @pytest.mark.long
