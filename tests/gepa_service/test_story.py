@@ -221,10 +221,7 @@ async def test_code_and_prompt_are_changed_by_the_coding_agent_and_the_pull_requ
         asked.append(prompt)
         return SHOUT if "Write one change request" in prompt else "better"
 
-    with (
-        scripted_anthropic.served(tmp_path / "scripts.json") as agent,
-        model(lambda _: None, answer) as base_url,
-    ):
+    with scripted_anthropic.served(tmp_path / "scripts.json") as agent, model(lambda _: None, answer) as base_url:
         providers = {
             "openai": {"base_url": base_url, "key_env": "OPENAI_API_KEY"},
             "anthropic": {

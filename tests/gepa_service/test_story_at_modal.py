@@ -120,10 +120,7 @@ async def test_a_private_repository_is_improved_and_delivered_by_the_functions_o
     files = {"program.py": PROGRAM, "test_program.py": TESTS, "gepa.toml": 'program = "program.py"\n'}
     async with private_repository(tmp_path, files, "") as github:
         fill(monkeypatch, variables | github.variables())
-        with (
-            model(lambda _: None) as base_url,
-            served_app(deployed.serve(), int(url.rpartition(":")[2])),
-        ):
+        with model(lambda _: None) as base_url, served_app(deployed.serve(), int(url.rpartition(":")[2])):
             request = {
                 "max_metric_calls": 40,
                 "reflection_lm": "openai/m",
@@ -150,10 +147,7 @@ async def test_a_private_repository_is_improved_and_delivered_by_the_functions_o
 
 
 def test_the_check_opens_what_the_secret_names_or_states_what_to_change(
-    variables: dict[str, str],
-    deployed: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    variables: dict[str, str], deployed: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(monkeypatch, variables)
     deployed.check.local()

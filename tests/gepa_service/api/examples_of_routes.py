@@ -169,11 +169,7 @@ def _work(what: Literal["rollouts", "step"]) -> Callable[[Service, str], str]:
 def _webhook(service: Service, tenant: str) -> str:
     text = text_for(tenant)
     made = Webhook(
-        tenant=tenant,
-        id=new_id("webhook"),
-        url=f"https://example.org/{text}",
-        events=("ping",),
-        created_by=text,
+        tenant=tenant, id=new_id("webhook"), url=f"https://example.org/{text}", events=("ping",), created_by=text
     )
     service.records.insert(made)
     sent = WebhookDelivery(

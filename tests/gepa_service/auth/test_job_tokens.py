@@ -19,24 +19,13 @@ MASTER = b"m" * 32
 @pytest.fixture
 def job(records: RecordStore) -> Work:
     made = Work(
-        tenant="acme",
-        id="job_1",
-        repo_url="https://example.org/a/b",
-        created_by="key:1",
-        status="running",
-        attempts=2,
+        tenant="acme", id="job_1", repo_url="https://example.org/a/b", created_by="key:1", status="running", attempts=2
     )
     records.insert(made)
     return made
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"status": "cancelled"},
-        {"attempts": 3},
-    ],
-)
+@pytest.mark.parametrize("change", [{"status": "cancelled"}, {"attempts": 3}])
 def test_a_token_is_refused_once_its_job_ended_or_another_attempt_runs_it(
     records: RecordStore, job: Work, change: dict[str, Any]
 ) -> None:

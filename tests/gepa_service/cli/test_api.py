@@ -113,10 +113,7 @@ def test_a_file_of_the_app_that_others_may_read_is_refused_and_no_secret_is_repe
 
 
 def test_connections_send_the_body_of_a_response_without_waiting_for_the_acknowledgement_of_its_head() -> None:
-    with (
-        listening_socket("127.0.0.1", 0) as listening,
-        socket.create_connection(listening.getsockname(), timeout=10),
-    ):
+    with listening_socket("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname(), timeout=10):
         accepted, _ = listening.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0

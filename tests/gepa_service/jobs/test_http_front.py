@@ -36,12 +36,7 @@ async def test_a_request_arrives_whole_at_the_server_of_its_route(front: HttpFro
         headers = {"Authorization": "Bearer connect", "X-Gepa-Token": "own"}
         async with client.post(f"{address}/rpc%2Fa?b=%20", data=b"x" * LARGE, headers=headers) as answer:
             assert (answer.status, answer.headers["Retry-After"]) == (203, "3")
-            assert await answer.json() == {
-                "path": "/rpc%2Fa?b=%20",
-                "bytes": LARGE,
-                "Host": host,
-                **headers,
-            }
+            assert await answer.json() == {"path": "/rpc%2Fa?b=%20", "bytes": LARGE, "Host": host, **headers}
 
 
 async def test_parts_of_a_response_arrive_before_its_end(front: HttpFront) -> None:

@@ -41,10 +41,7 @@ WRONG: tuple[Any, ...] = (
     {"part": {"$gt": ""}},
     {"part": 1, "start": "x"},
     {"part": "search", "start": 2**70, "limit": -(2**70), "number": 2**70},
-    {
-        "owner": "",
-        "rows": [{"part": "a", "number": 2**70, "kind": "", "digest": "", "about": "", "answer": "\ud800"}],
-    },
+    {"owner": "", "rows": [{"part": "a", "number": 2**70, "kind": "", "digest": "", "about": "", "answer": "\ud800"}]},
     {"owner": "", "rows": [{"attempt": 1, "outcome": []}, {"row": "nothing"}, 7]},
     {"owner": "", "changes": {"status": {"$set": 1}, "id": "y"}},
     {"part": "search", "numbers": [2**70, -1]},

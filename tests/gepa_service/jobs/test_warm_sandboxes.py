@@ -325,10 +325,7 @@ def test_what_sandboxes_spend_that_never_become_ready_is_counted(service: Platfo
     service.secrets["acme"] = Revealed({"OPENAI_API_KEY": "sk-of-acme"})
     calls = list[None]()
     fails = commit_program(tmp_path / "fails", calls_at_start=str(tmp_path / "marker"), fails_at_start="")
-    with (
-        model(lambda _: calls.append(None)) as base_url,
-        working(service.parts(), service.place(), keep_warm=True),
-    ):
+    with model(lambda _: calls.append(None)) as base_url, working(service.parts(), service.place(), keep_warm=True):
         ended = service.ended(begun(service, fails, **priced(base_url)))
     assert (ended.status, len(calls) > 0) == ("failed", True)
     assert ended.cost_usd == pytest.approx(len(calls) * CALL_USD)

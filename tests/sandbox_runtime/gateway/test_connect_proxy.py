@@ -160,11 +160,7 @@ async def test_the_egress_decides_which_hosts_are_reachable(
     opened: Opens, echo: Echo, egress: Egress, host: str, expected: int
 ) -> None:
     names = Names(
-        {
-            "good.example": [["127.0.0.1"]],
-            "mixed.example": [["127.0.0.1", "127.0.0.2"]],
-            "2130706433": [["127.0.0.1"]],
-        }
+        {"good.example": [["127.0.0.1"]], "mixed.example": [["127.0.0.1", "127.0.0.2"]], "2130706433": [["127.0.0.1"]]}
     )
     async with opened(resolve=names) as gateway:
         one = await sandbox(gateway, egress)

@@ -11,11 +11,7 @@ from tests.sandbox_runtime.gateway.stub_provider import KEY, StubProvider
 
 @pytest.mark.parametrize(("networks", "status"), [((), 502), (("127.0.0.0/8", "::1/128"), 200), (None, 200)])
 async def test_a_name_of_a_provider_that_leads_to_a_network_that_is_not_allowed_is_not_reached(
-    opened: Opens,
-    provider: StubProvider,
-    http: aiohttp.ClientSession,
-    networks: tuple[str, ...] | None,
-    status: int,
+    opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, networks: tuple[str, ...] | None, status: int
 ) -> None:
     named = openai(KEY, f"{provider.url.replace('127.0.0.1', 'localhost')}/v1")
     allowed = None if networks is None else parse_networks(networks)

@@ -218,12 +218,7 @@ async def test_extra_fields_of_a_provider_are_forwarded(
     ],
 )
 async def test_a_malformed_body_is_not_forwarded(
-    one: Sandbox,
-    provider: StubProvider,
-    http: aiohttp.ClientSession,
-    body: bytes,
-    headers: dict[str, str],
-    status: int,
+    one: Sandbox, provider: StubProvider, http: aiohttp.ClientSession, body: bytes, headers: dict[str, str], status: int
 ) -> None:
     with_token = {"Authorization": f"Bearer {one.token}", **headers}
     try:

@@ -5,14 +5,7 @@ import contextlib
 
 import pytest
 
-from sandbox_runtime import (
-    Command,
-    ResourceLimits,
-    RuntimeUnavailable,
-    SandboxError,
-    SandboxGone,
-    SandboxNotReady,
-)
+from sandbox_runtime import Command, ResourceLimits, RuntimeUnavailable, SandboxError, SandboxGone, SandboxNotReady
 from sandbox_runtime.api.sandbox import LOG_BYTES
 from tests.sandbox_runtime.backend import BackendUnderTest, parse_request
 from tests.sandbox_runtime.suite.acting import SOON_S, up
