@@ -97,6 +97,7 @@ def test_an_engine_that_never_reports_an_end_holds_up_no_other_work(records: Rec
     records.replace(now_of(records, job).model_copy(update={"status": "completed"}))
     other = submit(records)
     assert turn(placing)
+    assert not turn(placing)
     assert now_of(records, other).status == "running"
     assert engine.stopped == [job.id]
 

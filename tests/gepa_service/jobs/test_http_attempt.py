@@ -160,13 +160,17 @@ def test_a_paused_batch_has_its_attempt_stop_waits_and_continues(
     assert http.begin() is not None
     control.pause(service.of("acme"), service.get(work), "key:ann")
     assert http.report(Report()).stop == "pause"
-    assert http.report(Report(message=Ended(status="interrupted"), stopped="pause")).is_over
+    ended = Report(message=Ended(status="interrupted"), stopped="service")  # which is stopped at the same time
+    assert http.report(ended).is_over
     assert service.get(work).status == "paused"
     assert Queue(service.records).take() is None
     control.resume(service.of("acme"), service.get(work))
     again = Queue(service.records).take()
     assert again is not None
     assert (again.id, again.attempts) == (work.id, 2)
+    control.pause(service.of("acme"), again, "key:ann")
+    assert AttemptRecords(service.parts(), "acme", work.id, 2).begin() is None
+    assert service.get(work).status == "paused"
 
 
 def test_work_on_a_node_with_another_version_waits_and_states_both(service: Platform) -> None:

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from gepa_service.jobs.dispatcher_lease import ID, LeaseRecord
 from gepa_service.jobs.messages import REPORTS, Begin, ProgramOrder, Reported, Stop, Warm
 from gepa_service.jobs.warm_sandboxes import ModelSpending, WarmSandboxes, WorkSandboxes
 from gepa_service.jobs.work_session import STOPPED
-from gepa_service.model.tenant import TENANTS, Usage
+from gepa_service.model.tenant import TENANTS
 from gepa_service.model.work import PROMPT, LogChunk, ProgramWork, Work
 from gepa_service.records import new_id
 from gepa_service.service import Revealed
@@ -58,13 +58,7 @@ def score(example, output):
 PROGRAM = (
     CALLING
     + """
-import signal, subprocess, sys, time
-
-
-def call_on():
-    while True:
-        call()
-        time.sleep(0.05)
+import signal, time
 
 
 if os.path.exists("calls_at_start"):
@@ -76,10 +70,6 @@ if os.path.exists("fails_at_start"):
 
 
 def run(example, candidate):
-    if example.get("calls_on"):
-        code = f"import sys; sys.path.insert(0, {os.getcwd()!r}); import program; program.call_on()"
-        subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
-        call()
     time.sleep(example.get("sleep", 0))
     if example.get("hangs"):
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -166,25 +156,6 @@ async def test_a_work_that_is_stopped_as_it_begins_reports_its_end(tmp_path: Pat
     assert [REPORTS.validate_json(line) for line in lines] == [Reported(work=folder.name, message=STOPPED)]
 
 
-async def test_a_sandbox_that_a_work_took_does_not_end_when_its_wait_would(
-    tmp_path: Path, program: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(warm_sandboxes, "WARM_S", 3.0)
-    lines: list[str] = []
-    works = ProcessWorks(lines.append)
-    settings: dict[str, Any] = {"repo": str(program), "sandbox": "process"}
-    for name, seconds in (("first", 0), ("second", 4)):
-        (folder := tmp_path / name).mkdir()
-        task = ProgramWork(tasks=({"task_id": "0", "row": {"sleep": seconds}},))
-        order = ProgramOrder(
-            id=name, folder=folder, settings=settings, what="rollouts", program=task, done=frozenset(), warm_mb=4096
-        )
-        works.take(Begin(order=order).model_dump_json().encode())
-        await eventually(lambda name=name: f'{{"work":"{name}","message":{{"event":"ended"' in "".join(lines), 60)
-    await works.close()
-    assert "".join(lines).count('"status":"ok"') == 2
-
-
 class HeldSetup(FakeSetup):
     """The sandboxes of one work, or of none yet: `is_held` tells whether calls to models wait."""
 
@@ -213,98 +184,72 @@ def setups(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[HeldSetup]:
     return opened
 
 
+@dataclass
+class Works:
+    """The works of a process, one after the other or at once. `reports`: what waits; `printed`: of all works."""
+
+    program: Path
+    printed: list[str] = field(default_factory=list)
+    reports: list[Warm] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.warm = WarmSandboxes((), self.reports.append, most_mb=3000)
+
+    def begun(
+        self, spending: ModelSpending | None = None, code: str | None = None, **given: Any
+    ) -> AbstractAsyncContextManager[WorkSandboxes]:
+        """A block in which a work has its sandboxes."""
+        fixed = {"repo": str(self.program), "sandbox": "process", "sandbox_memory_mb": 1500, "max_metric_calls": 1}
+        settings, spending = RunConfig.model_validate(fixed | given), spending or ModelSpending()
+        return self.warm.taken("work", settings, lambda log: self.printed.append(log.text), spending, code, warm_up)
+
+
+async def warm_up(address: Address) -> None:
+    raise ConnectionLost(f"{address.url} does not answer")
+
+
+async def test_a_sandbox_that_a_work_took_does_not_end_when_its_wait_would(
+    program: Path, setups: list[HeldSetup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warm_sandboxes, "WARM_S", 1.0)
+    works = Works(program)
+    async with works.begun(), works.begun():
+        assert [each.is_held for each in setups[:2]] == [False, False]
+        await eventually(lambda: len(setups) > 2 and setups[2].closed)  # which waited from later on
+        assert [each.closed for each in setups[:2]] == [0, 0]
+    await works.warm.close()
+
+
 async def test_works_on_one_version_share_no_sandbox_and_each_pays_its_own_calls(
     program: Path, setups: list[HeldSetup]
 ) -> None:
-    reports, printed = list[Warm](), list[str]()
-    warm = WarmSandboxes((), reports.append, most_mb=3000)
-
-    def taken(code: str | None = None, **given: Any) -> AbstractAsyncContextManager[WorkSandboxes]:
-        settings = RunConfig(repo=str(program), sandbox="process", sandbox_memory_mb=1500, max_metric_calls=1, **given)
-        return warm.taken("work", settings, lambda log: printed.append(log.text), spending, code, warm_up)
-
-    async def warm_up(address: Address) -> None:
-        raise ConnectionLost(f"{address.url} does not answer")
-
-    first = spending = ModelSpending()
-    async with taken(sandboxes=2):
+    works, first, second = Works(program), ModelSpending(), ModelSpending()
+    async with works.begun(first, sandboxes=2):
         await eventually(lambda: len(setups) == 2 and len(setups[0].made) == 2 and setups[1].made)
         assert [each.is_held for each in setups] == [False, True]
         setups[0].call(0.5)
         setups[0].call(None)
     assert setups[0].closed == 1
-    second = spending = ModelSpending()
-    async with taken(ref="trunk"):
-        assert printed.count(WARM) == 1
-        assert not setups[1].is_held
+    setups[1].made[0].die()
+    async with works.begun(second, ref="trunk"):
+        assert WARM in works.printed
+        assert (setups[1].is_held, setups[1].up, len(setups[1].made)) == (False, 1, 2)
         setups[1].call(0.25)
         await eventually(lambda: len(setups) > 2 and setups[-1].made)
-        waiting = setups[2:]
     assert (first, second) == (ModelSpending(0.5, 1), ModelSpending(0.25, 0))
-    assert all(each.is_held and not each.closed for each in waiting)
-    for given in ({"code": "evolve/1"}, {"seed": 3}, {"code": "evolve/1"}):
-        async with taken(**given):
+    assert all(each.is_held and not each.closed for each in setups[2:])
+    works.printed.clear()
+    for given, has_waited in (({"code": "evolve/1"}, False), ({"seed": 3}, False), ({"code": "evolve/1"}, True)):
+        async with works.begun(**given):
             await eventually(lambda: not any(each.is_held and not each.made for each in setups))
-    assert printed.count(WARM) == 2, "the last one is on a version that a sandbox waits for"
-    assert max(each.memory_mb for each in reports) == 3000
-    await warm.close()
+            assert (WARM in works.printed) is has_waited, given
+    works.printed.clear()
+    commit(program, {"new": "file"})
+    async with works.begun(code="evolve/1"):
+        assert WARM not in works.printed
+    assert max(each.memory_mb for each in works.reports) == 3000
+    await works.warm.close()
     assert [each.closed for each in setups] == [1] * len(setups)
-
-
-@pytest.mark.long
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
-def test_other_secrets_another_egress_or_a_new_commit_have_a_new_sandbox_started(
-    service: Platform, program: Path
-) -> None:
-    service.sandbox = "bubblewrap"
-    own = {"pass_env": ["OWN_KEY"]}
-
-    def output(value: str, **settings: Any) -> tuple[Any, bool]:
-        service.secrets["acme"] = Revealed({"OWN_KEY": value})
-        found, warm = done(service, begun(service, program, **own, **settings))
-        until_warm(service)
-        return found[1], warm
-
-    with working(service.parts(), service.place(), keep_warm=True):
-        assert output("first key of all") == ("first", False)
-        assert output("first key of all") == ("first", True)
-        [before] = shared_processes_in(service.place().folder)
-        assert output("second key of all") == ("second", False)
-        until(lambda: before not in shared_processes_in(service.place().folder))  # with the old secret
-        assert output("second key of all", allow_hosts=["example.com"]) == ("second", False)
-        assert output("second key of all", allow_hosts=["example.com"]) == ("second", True)
-        commit(program, {"new": "file"})
-        assert output("second key of all") == ("second", False)
-
-
-@pytest.mark.long
-def test_calls_of_a_program_are_paid_by_its_own_work_whenever_they_come(
-    service: Platform, tmp_path: Path, dispatcher: None
-) -> None:
-    calls = list[float]()
-    service.secrets["acme"] = Revealed({"OPENAI_API_KEY": "sk-of-acme"})
-    marker = tmp_path / "marker"
-    late, early = commit_program(tmp_path / "late"), commit_program(tmp_path / "early", calls_at_start=str(marker))
-    with model(lambda _: calls.append(time.monotonic())) as base_url:
-        options = priced(base_url)
-        first = begun(service, late, {"calls_on": True, "sleep": 1}, **options)
-        done(service, first)
-        made = len(calls)
-        assert made >= 2, "a process that the program left calls on, until its sandbox ends"
-        assert service.get(first).cost_usd == pytest.approx(made * CALL_USD, abs=1.5 * CALL_USD)
-        until_warm(service)
-        second = begun(service, late, **options)
-        assert done(service, second)[1]
-        assert (len(calls), service.get(second).cost_usd) == (made, 0)
-
-        done(service, begun(service, early, **options))
-        until(lambda: marker.read_text() == 2 * "calls\n")
-        assert len(calls) == made + 1, "the call of a program that no work has is held"
-        third = begun(service, early, **options)
-        assert done(service, third)[1]
-        assert service.get(third).cost_usd == pytest.approx(CALL_USD)
-    [usage] = service.records.every(Usage, "acme")
-    assert usage.usd == pytest.approx(len(calls) * CALL_USD, abs=2.5 * CALL_USD)
 
 
 @pytest.mark.long
@@ -329,15 +274,6 @@ def test_what_sandboxes_spend_that_never_become_ready_is_counted(service: Platfo
         ended = service.ended(begun(service, fails, **priced(base_url)))
     assert (ended.status, len(calls) > 0) == ("failed", True)
     assert ended.cost_usd == pytest.approx(len(calls) * CALL_USD)
-
-
-@pytest.mark.long
-def test_a_sandbox_that_died_while_it_waited_is_replaced(service: Platform, program: Path, dispatcher: None) -> None:
-    done(service, begun(service, program))
-    [process] = shared_processes_in(service.place().folder)
-    for server in until(lambda: servers_of(process)):
-        os.kill(server, signal.SIGKILL)
-    assert done(service, begun(service, program)) == (["better", "no", False], True)
 
 
 @pytest.mark.long

@@ -155,7 +155,6 @@ async def test_a_stream_that_is_woken_without_news_sends_its_heartbeats_too(
             assert (await reading).comments >= 2
 
 
-@pytest.mark.long
 async def test_a_job_that_cannot_be_read_ends_no_stream_of_another(
     service: Service, acme: TenantRecords, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -170,6 +169,7 @@ async def test_a_job_that_cannot_be_read_ends_no_stream_of_another(
         return get(store, kind, tenant, id_)
 
     monkeypatch.setattr(records, "get", read_unless_damaged)
+    monkeypatch.setattr(job_streams, "POLL_S", 0.02)
     app = create_app(service)
     with served_app(app) as address:
         opened = [asyncio.create_task(followed(address, job)) for job in jobs]
