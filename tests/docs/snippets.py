@@ -78,7 +78,7 @@ NOT_RUN = {
     "docs/guides/service.md: api GET /job/$JOB/certificate": "tests/gepa_service/test_story.py makes the same calls",
     """docs/guides/service.md: api PUT /secrets/OPENAI_API_KEY '{"value": "sk-..."}'""": "tests/gepa_service/test_story.py makes the same calls",
     'clients/service-typescript/README.md: import { serviceClient } from "evolverpc-service";': "tests/story.test.ts makes the same calls",
-    "docs/guides/service.md: import os": "tests/gepa_service/client/test_service_client.py makes the same calls",
+    "docs/guides/service.md: import os": "tests/gepa_service/routes/test_job_events.py makes the same calls",
     "README.md: pip install 'PATH_TO_CLONE[server,client]' openai": "downloads packages; the gate `wheel` installs the package, and test_programs.py runs the call",
     "README.md: npm init --yes && npm pkg set type=module && npm install PATH_TO_CLONE/clients/typescript openai && npm install --save-dev tsx": "downloads packages; `npm run pack-check` installs the package, and test_programs.py compiles and runs the program",
     "CONTRIBUTING.md: make setup": "the gates themselves run in what it makes",

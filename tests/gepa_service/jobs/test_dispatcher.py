@@ -232,10 +232,12 @@ def step_of(service: Platform, then: Callable[[Work], object] = lambda _: None) 
     made = ProgramWork(tasks=({"text": "a"},), makes=new_id("program"))
     step = Work(tenant="acme", id=new_id("step"), what="step", repo_url="/r", created_by="k", program=made)
     service.records.insert(step.model_copy(update={"status": "running", "attempts": 1}))
+    service.tenant("acme", usd_per_month=0.0)
 
     def attempt(text: str) -> Work:
         records = AttemptRecords(service.parts(), "acme", step.id, service.get(step).attempts)
         assert records.begin() is not None
+        assert records.report(Report()).stop is None, "what a step has done would be lost"
         then(service.get(step))
         result = {"candidate": {"t": text}, "program": "p", "program_json": None, "base_commit": "c"}
         ended = Ended(status="completed", result={**result, "bundles": [], "tried": []})

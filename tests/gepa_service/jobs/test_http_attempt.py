@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from evolverpc_common.installation import installed_version
+from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.jobs import control
 from gepa_service.jobs.attempt import HttpAttemptService, run_on_node
 from gepa_service.jobs.attempt_records import AttemptRecords
@@ -23,7 +24,7 @@ from gepa_service.records import new_id, now
 from gepa_service.service import Revealed
 from gepa_service.webhooks import Webhook, WebhookDelivery
 from tests.faults.proxy import Proxy
-from tests.gepa_service.platform import Platform
+from tests.gepa_service.platform import MASTER, Platform
 from tests.sandbox_runtime.source.repositories import commit
 
 SECRET = "the-secret-of-acme"
@@ -162,7 +163,7 @@ def test_a_paused_batch_has_its_attempt_stop_waits_and_continues(
     assert http.report(Report()).stop == "pause"
     ended = Report(message=Ended(status="interrupted"), stopped="service")  # which is stopped at the same time
     assert http.report(ended).is_over
-    assert service.get(work).status == "paused"
+    assert (service.get(work).status, service.get(work).completed) == ("paused", None)
     assert Queue(service.records).take() is None
     control.resume(service.of("acme"), service.get(work))
     again = Queue(service.records).take()
@@ -171,6 +172,16 @@ def test_a_paused_batch_has_its_attempt_stop_waits_and_continues(
     control.pause(service.of("acme"), again, "key:ann")
     assert AttemptRecords(service.parts(), "acme", work.id, 2).begin() is None
     assert service.get(work).status == "paused"
+
+
+def test_an_attempt_outlives_the_token_that_it_began_with(
+    service: Platform, attempt: tuple[Work, HttpAttemptService]
+) -> None:
+    _, http = attempt
+    assert http.begin() is not None
+    for masters in ([b"another master key", MASTER], [b"another master key"]):
+        vars(service.tokens).update(vars(JobTokens(service.records, masters)))
+        assert not http.report(Report()).is_over
 
 
 def test_work_on_a_node_with_another_version_waits_and_states_both(service: Platform) -> None:

@@ -15,6 +15,8 @@ from gepa_client.page.page_events import COLUMNS, KEYS
 from gepa_service.api import job_streams
 from gepa_service.api.app import create_app
 from gepa_service.api.routes import job_events
+from gepa_service.api.routes.jobs import BudgetChange, OptimizeRequest
+from gepa_service.client import ServiceClient, ServiceProblem
 from gepa_service.model.work import LogChunk, LogLine, Work
 from gepa_service.records import TenantRecords, new_id, now
 from gepa_service.service import Service
@@ -181,6 +183,23 @@ async def test_a_job_that_cannot_be_read_ends_no_stream_of_another(
         damaged.clear()
         acme.replace(jobs[0].model_copy(update={"status": "cancelled"}))
         assert (await opened[0]).named == ["end"]
+
+
+def test_the_python_client_submits_follows_and_reads_jobs(url: str, program: str, ended: Work) -> None:
+    with ServiceClient(url, "acme-editor") as client:
+        request = OptimizeRequest(repo_url=program, max_metric_calls=30)
+        submitted = client.optimize(request, idempotency_key="once")
+        assert client.optimize(request, idempotency_key="once") == submitted
+        client.cancel(submitted.job_id)
+        assert [event["status"] for event in client.follow(submitted.job_id)] == ["cancelled"]
+        assert client.job(submitted.job_id).reason == "cancelled by key:acme-editor"
+        assert {"job", "run", "candidate"} <= {event["event"] for event in client.follow(ended.id)}
+        assert client.events(ended.id).events
+        assert client.certificate(ended.id).verdict is not None
+        assert b"<!doctype html>" in client.report(ended.id)
+        with pytest.raises(ServiceProblem) as refused:
+            client.change_budget(ended.id, BudgetChange(max_metric_calls=900))
+        assert (refused.value.status, refused.value.type) == (409, "urn:evolverpc:wrong-status")
 
 
 async def test_pages_of_events_are_those_of_the_stream(ended: Work, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

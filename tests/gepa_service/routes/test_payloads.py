@@ -156,10 +156,8 @@ async def optimized(editor: Caller, acme: TenantRecords, repository: str) -> str
     job = (await editor("GET", f"/job/{job_id}")).json()
     assert job["status"] == "completed", (job, (await editor("GET", f"/job/{job_id}/logs")).text)
     has_fields(job, "job")
-    assert (job["best_candidate"], job["total_iterations"]) == (
-        {"judge.predict": "Answer with one word."},
-        job["current_iteration"],
-    )
+    assert job["best_candidate"] == {"judge.predict": "Answer with one word."}
+    assert job["total_iterations"] == job["current_iteration"]
     version = (await editor("GET", f"/program/{job['program_id']}")).json()
     assert version["program_json"]["judge.predict"]["signature"]["instructions"] == "Answer with one word."
     found: str = job["program_id"]
@@ -180,11 +178,8 @@ async def test_a_dspy_program_is_optimized_changed_by_steps_and_run_in_a_batch(
 
     prompt = await sent(editor, "execute-step-prompt", client_id=client_id, program_id=parent)
     has_fields(prompt, "execute-step")
-    assert (prompt["program_id"], prompt["status"], prompt["branch_name"]) == (
-        "prog_042",
-        "success",
-        "program_prog_042",
-    ), prompt
+    assert prompt["status"] == "success", prompt
+    assert (prompt["program_id"], prompt["branch_name"]) == ("prog_042", "program_prog_042")
     assert [(each["example_id"], each["output"]["label"]) for each in prompt["pipeline_outputs"]] == [(0, "billing")]
     assert [(each["example_id"], bool(each["trace"])) for each in prompt["traces"]] == [(0, True)]
     assert prompt["candidate"] == {"judge.predict": "Answer with one word."}
@@ -204,10 +199,8 @@ async def test_a_dspy_program_is_optimized_changed_by_steps_and_run_in_a_batch(
     has_fields(accepted, "rollouts-batch")
     batch, results = await polled(editor, accepted["batch_id"])
     has_fields({**batch, "results": results}, "rollouts-batch-status")
-    assert (batch["status"], batch["progress"]) == (
-        "partial",
-        {"total": 2, "completed": 1, "failed": 1, "pending": 0},
-    ), batch
+    assert batch["status"] == "partial", batch
+    assert batch["progress"] == {"total": 2, "completed": 1, "failed": 1, "pending": 0}
     first, second = sorted(results, key=lambda each: str(each["task_id"]))
     assert (first["task_id"], first["status"], first["output"]["label"]) == ("t1", "completed", "billing")
     assert first["trace"]

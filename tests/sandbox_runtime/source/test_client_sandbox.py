@@ -92,16 +92,19 @@ async def test_a_sandbox_has_the_program_at_its_commit_with_its_environment_and_
     assert await shell_output(sandbox, "python -c 'import greeting; print(greeting.WORDS)'") == "hello 1.0"
     assert await shell_output(sandbox, "git rev-parse HEAD") == git(repository, "rev-parse", "HEAD")
     assert await shell_output(sandbox, "git status --porcelain; git remote") == ""
-    await check_scripts(sandbox)
-    await check_restart(sandbox)
-
-
-async def check_scripts(sandbox: ClientSandbox) -> None:
-    """Scripts have a deadline and variables of their own."""
     assert await shell_output(sandbox, 'echo "$MINE"; [[ 1 == 1 ]]', {"MINE": "yes"}) == "yes"
     late = await sandbox.exec_bash("echo begun; sleep 60", 0.5)
     assert (late.timed_out, late.stdout) == (True, b"begun\n")
     assert (await sandbox.exec_bash("exit 3")).status == 3
+    await shell_output(sandbox, "echo changed > ../top.txt")
+    await sandbox.stop()
+    with pytest.raises(SandboxGone):
+        await sandbox.exec_bash("true")
+    with pytest.raises(SandboxGone):
+        await sandbox.endpoint()
+    assert (await sandbox.wait()).kind == "terminated"
+    await sandbox.start()
+    assert await shell_output(sandbox, "cat ../top.txt") == "top"
 
 
 async def test_a_prebuilt_command_is_found_by_scripts_and_by_the_server_also_after_a_restart(make: Make) -> None:
@@ -137,19 +140,6 @@ async def test_a_command_has_a_name_for_a_command(make: Make) -> None:
             await make().add_command(name, b"")
 
 
-async def check_restart(sandbox: ClientSandbox) -> None:
-    """A stopped sandbox starts again from the commit."""
-    await shell_output(sandbox, "echo changed > ../top.txt")
-    await sandbox.stop()
-    with pytest.raises(SandboxGone):
-        await sandbox.exec_bash("true")
-    with pytest.raises(SandboxGone):
-        await sandbox.endpoint()
-    assert (await sandbox.wait()).kind == "terminated"
-    await sandbox.start()
-    assert await shell_output(sandbox, "cat ../top.txt") == "top"
-
-
 async def test_reinstall_deps_uses_the_present_manifests_and_keeps_changes_and_the_sandbox_if_the_build_fails(
     make: Make, repository: Path
 ) -> None:
@@ -169,11 +159,6 @@ async def test_reinstall_deps_uses_the_present_manifests_and_keeps_changes_and_t
     await sandbox.stop()
     await sandbox.start()
     assert await shell_output(sandbox, "cat new.txt") == "new"
-    await check_failed_build(sandbox)
-
-
-async def check_failed_build(sandbox: ClientSandbox) -> None:
-    """If the build fails, the sandbox stays."""
     first = sandbox.id
     await shell_output(sandbox, "echo greeting==3.0 > requirements.txt")
     with pytest.raises(EnvironmentMissing, match="greeting"):
