@@ -190,8 +190,10 @@ async def check_goal(folder: Path, clone: Path) -> None:
         assert await status_of(where, "goal.py") == goal
 
 
-def agents_script(file: Path) -> None:
-    """Write what the coding agent does when it is asked to `SHOUT`."""
+async def test_code_and_prompt_are_changed_by_the_coding_agent_and_the_pull_request_has_both_and_passes_its_tests(
+    tmp_path: Path,
+) -> None:
+    files = {"program.py": PROGRAM, "test_program.py": TESTS, "gepa.toml": SETTINGS}
     path = "{folder}/program.py"
     turns = [
         ["I look first.", {"tool": "Read", "input": {"file_path": path}}],
@@ -204,14 +206,7 @@ def agents_script(file: Path) -> None:
         [{"tool": "Bash", "input": {"command": "python -m unittest -q test_program", "description": "Run the tests"}}],
         ["Done."],
     ]
-    file.write_text(json.dumps([{"when": SHOUT, "turns": turns}]))
-
-
-async def test_code_and_prompt_are_changed_by_the_coding_agent_and_the_pull_request_has_both_and_passes_its_tests(
-    tmp_path: Path,
-) -> None:
-    files = {"program.py": PROGRAM, "test_program.py": TESTS, "gepa.toml": SETTINGS}
-    agents_script(tmp_path / "scripts.json")
+    (tmp_path / "scripts.json").write_text(json.dumps([{"when": SHOUT, "turns": turns}]))
     shown, asked = list[dict[int, str]](), list[str]()
     secrets = {"OPENAI_API_KEY": "sk-of-the-reflection-model", "ANTHROPIC_API_KEY": "sk-of-the-coding-agent"}
 

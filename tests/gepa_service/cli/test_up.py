@@ -18,7 +18,7 @@ import pytest
 from gepa_service.auth.keys import check_key
 from gepa_service.cli.commands.up import create_first_tenant
 from gepa_service.records import open_records
-from tests.gepa_service.auth.oidc_issuer import AUDIENCE, OidcIssuer, oidc_issuer
+from tests.gepa_service.auth.oidc_issuer import AUDIENCE, oidc_issuer
 from tests.gepa_service.cli.in_process import ran
 
 COMMAND = [sys.executable, "-m", "gepa_service.cli"]
@@ -51,16 +51,6 @@ def up(data: Path, *flags: str) -> Iterator[dict[str, Any]]:
             assert process.wait(WAIT_S) == 0
 
 
-def check_members(url: str, owner: dict[str, str], issuer: OidcIssuer) -> None:
-    """Check that a token of the issuer is accepted once its subject is a member."""
-    signed_in = {"Authorization": f"Bearer {issuer.token('one')}"}
-    assert httpx.get(f"{url}/jobs", headers=signed_in).status_code == 401
-    member = {"issuer": issuer.url, "subject": "ann", "role": "viewer"}
-    added = httpx.post(f"{url}/members", headers=owner, json=member)
-    assert added.status_code < 300, added.text
-    assert httpx.get(f"{url}/jobs", headers=signed_in).status_code == 200
-
-
 def test_the_first_start_prints_a_key_once_keeps_the_data_private_and_accepts_keys_and_members(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with oidc_issuer() as issuer, up(data, "--oidc", f"{issuer.url} {AUDIENCE}") as service:
@@ -78,7 +68,12 @@ def test_the_first_start_prints_a_key_once_keeps_the_data_private_and_accepts_ke
         viewer = {"Authorization": f"Bearer {key.strip()}"}
         assert httpx.get(f"{url}/jobs", headers=viewer).status_code == 200
         assert httpx.get(f"{url}/keys", headers=viewer).status_code == 403
-        check_members(url, owner, issuer)
+        signed_in = {"Authorization": f"Bearer {issuer.token('one')}"}
+        assert httpx.get(f"{url}/jobs", headers=signed_in).status_code == 401
+        member = {"issuer": issuer.url, "subject": "ann", "role": "viewer"}
+        added = httpx.post(f"{url}/members", headers=owner, json=member)
+        assert added.status_code < 300, added.text
+        assert httpx.get(f"{url}/jobs", headers=signed_in).status_code == 200
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/health")
     with contextlib.closing(open_records(str(data / "records.db"))) as records:

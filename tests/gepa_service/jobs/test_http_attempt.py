@@ -11,6 +11,7 @@ import pytest
 
 from evolverpc_common.installation import installed_version
 from gepa_service.auth.job_tokens import JobTokens
+from gepa_service.jobs import attempt as attempt_module
 from gepa_service.jobs import control
 from gepa_service.jobs.attempt import HttpAttemptService, run_on_node
 from gepa_service.jobs.attempt_records import AttemptRecords
@@ -65,7 +66,11 @@ def test_an_attempt_on_a_node_does_its_work_over_the_api_with_its_tenants_secret
     service: Platform,
 ) -> None:
     service.secrets["acme"] = Revealed({"OWN_KEY": SECRET})
-    work = placed(service, 3)
+    queue = Queue(service.records)
+    queue.put_back(placed(service, 3), "its node was lost", setbacks=0)
+    work = queue.take()
+    assert work is not None
+    (service.place().folder / f"{work.id}-1").mkdir(parents=True)
     token = service.tokens.issue(work, role="attempt")
     with Proxy(int(service.api.rpartition(":")[2]), Random(0), BAD_MESSAGES) as network:
         place = replace(service.place(), api=network.url)
@@ -76,7 +81,7 @@ def test_an_attempt_on_a_node_does_its_work_over_the_api_with_its_tenants_secret
     assert sorted(each.index for each in found) == [0, 1, 2]
     assert all(each.result["output"] == "[redacted]" and each.result["score"] == 1.0 for each in found)
     lines = [line.text for chunk in service.records.page(LogChunk, "acme", {"job_id": work.id}) for line in chunk.lines]
-    assert lines[0] == "attempt 1 begins"
+    assert lines[0] == "attempt 2 begins"
     assert lines[-1] == "completed"
     assert list((service.folder / "jobs").glob("*")) == []
 
@@ -182,6 +187,15 @@ def test_an_attempt_outlives_the_token_that_it_began_with(
     for masters in ([b"another master key", MASTER], [b"another master key"]):
         vars(service.tokens).update(vars(JobTokens(service.records, masters)))
         assert not http.report(Report()).is_over
+
+
+def test_work_that_takes_too_long_is_ended_and_fails(service: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = placed(service, 1)
+    monkeypatch.setattr(attempt_module, "LATE_S", 0.1 - ProgramWork().timeout_s)
+    token = service.tokens.issue(work, role="attempt")
+    run_on_node(work.id, token, service.place(), installed_version(), threading.Event())
+    found = service.get(work)
+    assert (found.status, found.reason) == ("failed", "it took longer than 0.1 s")
 
 
 def test_work_on_a_node_with_another_version_waits_and_states_both(service: Platform) -> None:
