@@ -16,7 +16,7 @@ import pytest
 from gepa_client.errors import ConnectionLost
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.transport.address import Address
-from gepa_service.jobs import shared_processes, warm_sandboxes
+from gepa_service.jobs import warm_sandboxes
 from gepa_service.jobs.batches_and_steps import ProcessWorks
 from gepa_service.jobs.dispatcher_lease import ID, LeaseRecord
 from gepa_service.jobs.messages import REPORTS, Begin, ProgramOrder, Reported, Stop, Warm
@@ -254,17 +254,29 @@ async def test_works_on_one_version_share_no_sandbox_and_each_pays_its_own_calls
 
 
 @pytest.mark.long
-def test_the_sandboxes_that_wait_on_a_machine_share_its_memory(
-    service: Platform, tmp_path: Path, dispatcher: None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt install bubblewrap")
+def test_other_secrets_another_egress_or_a_new_commit_have_a_new_sandbox_started(
+    service: Platform, program: Path
 ) -> None:
-    first, second = commit_program(tmp_path / "first"), commit_program(tmp_path / "second")
-    for room_mb in (2048, 4096):
-        monkeypatch.setattr(shared_processes, "MOST_WARM_MB", room_mb)
-        for each in (first, second):
-            done(service, begun(service, each, sandbox_memory_mb=2048))
-            until_warm(service)
-        left = room_mb // 2048
-        until(lambda left=left: len(shared_processes_in(service.place().folder)) == left)  # type: ignore[misc]
+    service.sandbox = "bubblewrap"
+    own = {"pass_env": ["OWN_KEY"]}
+
+    def output(value: str, **settings: Any) -> tuple[Any, bool]:
+        service.secrets["acme"] = Revealed({"OWN_KEY": value})
+        found, warm = done(service, begun(service, program, **own, **settings))
+        until_warm(service)
+        return found[1], warm
+
+    with working(service.parts(), service.place(), keep_warm=True):
+        assert output("first key of all") == ("first", False)
+        assert output("first key of all") == ("first", True)
+        [before] = shared_processes_in(service.place().folder)
+        assert output("second key of all") == ("second", False)
+        until(lambda: before not in shared_processes_in(service.place().folder))  # with the old secret
+        assert output("second key of all", allow_hosts=["example.com"]) == ("second", False)
+        assert output("second key of all", allow_hosts=["example.com"]) == ("second", True)
+        commit(program, {"new": "file"})
+        assert output("second key of all") == ("second", False)
 
 
 def test_what_sandboxes_spend_that_never_become_ready_is_counted(service: Platform, tmp_path: Path) -> None:
