@@ -107,7 +107,7 @@ def _before(promotions: list[Promotion]) -> str | None:
         if each.rolled_back:
             while active and active[-1] != each.program_id:
                 active.pop()
-        elif not each.rolled_back:
+        else:
             active.append(each.program_id)
     return active[-2] if len(active) > 1 else None
 
