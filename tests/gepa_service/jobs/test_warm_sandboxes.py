@@ -157,7 +157,7 @@ async def test_a_work_that_is_stopped_as_it_begins_reports_its_end(tmp_path: Pat
 
 
 class HeldSetup(FakeSetup):
-    """The sandboxes of one work, or of none yet: `is_held` tells whether calls to models wait."""
+    """The sandboxes of one work, or of none yet: `is_held`: whether calls to models wait."""
 
     is_held = True
 

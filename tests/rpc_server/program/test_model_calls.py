@@ -53,7 +53,7 @@ def test_the_model_is_that_of_the_path_and_no_argument_of_a_tool():
     assert read_request(gemini, arguments) == (True, "gemini-2.5-pro")
 
 
-def test_what_is_told_of_a_host_is_how_its_last_call_failed():
+def test_the_failure_of_a_host_is_that_of_its_last_call():
     with ExampleCalls() as calls:
         for status, headers in ((503, {"retry-after": "30"}), (500, {})):
             Call(calls.stray_branch(), "POST", "http://a.example/x", b"").answered(status, headers)
