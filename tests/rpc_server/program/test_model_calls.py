@@ -1,6 +1,7 @@
 """The tokens of a program's calls of models are in its results, though the program notes no usage."""
 
 import threading
+from contextvars import Context
 
 from rpc_server.worker.model_apis import add_call, endpoint_of, read_request, tokens_of
 from rpc_server.worker.network_calls import Call, ExampleCalls, begin
@@ -65,7 +66,7 @@ def test_a_call_that_may_be_of_several_examples_makes_the_usage_of_all_unknown()
     with ExampleCalls() as one, ExampleCalls() as other:
         for calls in (one, other):
             Call(calls.stray_branch(), *asked).answered(200, {})
-        thread = threading.Thread(target=begin, args=asked)  # of which no example is known
+        thread = threading.Thread(target=Context().run, args=(begin, *asked))  # of which no example is known
         thread.start()
         thread.join()
     assert one.usage == other.usage == {"calls": 1}
