@@ -66,8 +66,8 @@ def test_a_call_that_may_be_of_several_examples_makes_the_usage_of_all_unknown()
     with ExampleCalls() as one, ExampleCalls() as other:
         for calls in (one, other):
             Call(calls.stray_branch(), *asked).answered(200, {})
-        thread = threading.Thread(target=Context().run, args=(begin, *asked))  # of which no example is known
-        thread.start()
+        thread = threading.Thread(target=begin, args=asked)
+        Context().run(thread.start)  # no example is known of it, also if threads take their place from their parent
         thread.join()
     assert one.usage == other.usage == {"calls": 1}
 
