@@ -289,7 +289,6 @@ class SandboxPool:
             await self._free(member)
             raise
         slot.member = member
-        slot.left.clear()
         slot.refused.clear()
 
     async def _put(self, slot: _PoolSlot, member: RunningSandbox) -> None:

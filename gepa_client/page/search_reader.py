@@ -104,8 +104,8 @@ class SearchReader:
             self._log.add(Rows(start=start, ids=ids, labels=labels, total=len(self.val), training=not own))
 
     def read_decisions(self) -> None:
-        """Read new decisions."""
-        while page := self._store.entries(self._id, EVENTS, self._next, PAGE):  # one may be short: it ends by its bytes
+        """Read new decisions, until a page of the store is empty: its bytes may limit a page, and more follow."""
+        while page := self._store.entries(self._id, EVENTS, self._next, PAGE):
             for entry in page:
                 decision = orjson.loads(entry.answer)
                 if entry.kind == CANDIDATE:

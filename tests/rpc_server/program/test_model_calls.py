@@ -67,7 +67,7 @@ def test_a_call_that_may_be_of_several_examples_makes_the_usage_of_all_unknown()
         for calls in (one, other):
             Call(calls.stray_branch(), *asked).answered(200, {})
         thread = threading.Thread(target=begin, args=asked)
-        Context().run(thread.start)  # no example is known of it, also if threads take their place from their parent
+        Context().run(thread.start)  # so it inherits no example, also where threads are watched
         thread.join()
     assert one.usage == other.usage == {"calls": 1}
 
