@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gepa_client.fleet.endpoint import LONGEST_REQUESTED_S, growing_s
-from gepa_client.transport.calls import FailedTry
+from gepa_client.transport.calls import FailedTry, evaluation_timeout_s
 from gepa_client.transport.rpc_client import RpcClient
 from protocol import Candidate
 
@@ -284,7 +284,7 @@ async def evaluated_alone(
     for attempt in itertools.count(1):
         retries.sending(client.url)
         began = time.monotonic()
-        limit_s, call_id = client.evaluation_timeout_s(len(batch)), client.new_call_id()
+        limit_s, call_id = evaluation_timeout_s(client.example_limit_s, len(batch)), client.new_call_id()
         answer = await client.evaluate(
             candidate, batch, capture_traces=traced, call_id=call_id, group=group, timeout_s=limit_s
         )

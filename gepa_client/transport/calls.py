@@ -11,6 +11,16 @@ T = TypeVar("T")
 CALL_TIMEOUT_S = 600.0
 """Seconds for a call that runs no examples: a reflective dataset, proposals, the end of a run."""
 
+UNLIMITED_EXAMPLE_S = 600.0
+"""Seconds to wait for one example of a server that states no limit of its own."""
+
+ATTEMPTS = 3
+"""How often an example's own limit may pass within one call: servers run an example again, alone, if others may have
+delayed it or ended its process, and examples that wait for the same process come first."""
+
+QUEUE_ALLOWANCE_S = 60.0
+"""Seconds beyond the examples' own limits that a call may wait behind the calls of other clients."""
+
 INCONCLUSIVE = ("infra_error", "cancelled")
 """Statuses of examples that must be tried again."""
 
@@ -92,6 +102,11 @@ class Call(Generic[T]):
     probe: "Callable[[Container[str]], tuple[Call[Any], AttemptLog] | None] | None" = None
     on_sent: Callable[[], None] | None = None
     on_progress: Callable[[Progress], None] | None = None
+
+
+def evaluation_timeout_s(example_limit_s: float | None, examples: int) -> float:
+    """Return the seconds to wait for an `evaluate` or `score` of so many examples, each at its limit."""
+    return (example_limit_s or UNLIMITED_EXAMPLE_S) * ATTEMPTS * examples + QUEUE_ALLOWANCE_S
 
 
 class AttemptLog(Protocol):

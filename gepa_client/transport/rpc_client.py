@@ -14,7 +14,7 @@ import orjson
 
 from gepa_client.errors import ClientError, ConnectionLost, InstanceChanged, Refused
 from gepa_client.transport.address import Address, refused, rpc_url
-from gepa_client.transport.calls import Call, Reply
+from gepa_client.transport.calls import Call, Reply, evaluation_timeout_s
 from gepa_client.transport.http_transport import CONNECT_TIMEOUT_S, HttpTransport
 from gepa_client.transport.responses import example_results, is_pending, result_of, validated
 from protocol import CURRENT_VERSION, METHODS, Candidate, DiscoverResult, EvaluateResult, JsonValue, Pending, Progress
@@ -24,16 +24,6 @@ T = TypeVar("T")
 
 RUN_EXAMPLES = ("evaluate", "score")
 """Methods that run examples."""
-
-UNLIMITED_EXAMPLE_S = 600.0
-"""Seconds to wait for one example of a server that states no limit of its own."""
-
-ATTEMPTS = 3
-"""How often an example's own limit may pass within one call: servers run an example again, alone, if others may have
-delayed it or ended its process, and examples that wait for the same process come first."""
-
-QUEUE_ALLOWANCE_S = 60.0
-"""Seconds beyond the examples' own limits that a call may wait behind the calls of other clients."""
 
 RESENDS = 3
 FIRST_PAUSE_S = 0.1
@@ -276,7 +266,7 @@ class RpcClient:
                 await self._params(call),
                 call_id=call_id,
                 group=call.group if self.offers("refs") else None,
-                timeout_s=self.evaluation_timeout_s(len(call.rows)) if call.rows else call.timeout_s,
+                timeout_s=(evaluation_timeout_s(self.example_limit_s, len(call.rows)) if call.rows else call.timeout_s),
                 on_progress=call.on_progress,
             )
             reply = call.parse(answer)
@@ -307,10 +297,6 @@ class RpcClient:
         if own_s is None or self.example_timeout_s is None:
             return self.example_timeout_s if own_s is None else own_s
         return min(own_s, self.example_timeout_s)
-
-    def evaluation_timeout_s(self, examples: int) -> float:
-        """Return the seconds to wait for an `evaluate` or `score` of so many examples, each at its limit."""
-        return (self.example_limit_s or UNLIMITED_EXAMPLE_S) * ATTEMPTS * examples + QUEUE_ALLOWANCE_S
 
     # --- typed calls -----------------------------------------------------------------------------------------------
 
