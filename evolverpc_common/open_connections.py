@@ -1,8 +1,11 @@
 """The open connections of a server: beyond half of its descriptors, a new one replaces the longest idle one."""
 
+import asyncio
 import resource
 from collections import OrderedDict
-from typing import Protocol
+from typing import Any, Protocol
+
+from aiohttp import web
 
 
 class Connection(Protocol):
@@ -42,6 +45,36 @@ class OpenConnections:
     def closed(self, connection: Connection) -> None:
         """Remove it; idempotent."""
         self._open.pop(connection, None)
+
+
+class CountedConnection(web.RequestHandler):
+    """A connection of aiohttp's server that is among `connections` from its start to its end. `arguments`, `options`: those of aiohttp."""
+
+    __slots__ = ("_connections",)
+
+    def __init__(self, connections: OpenConnections, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._connections = connections
+
+    @property
+    def idle(self) -> bool:
+        """Whether none of its requests is being answered."""
+        return self._current_request is None and not self._messages
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Add it to the open ones."""
+        super().connection_made(transport)
+        self._connections.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Note its activity."""
+        self._connections.used(self)
+        super().data_received(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Remove it from the open ones."""
+        self._connections.closed(self)
+        super().connection_lost(exc)
 
 
 def raise_descriptor_limit(wanted: int) -> None:

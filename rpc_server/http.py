@@ -18,8 +18,7 @@ from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Handler
 from multidict import MultiMapping
 
-from evolverpc_common.http_connection import CountedConnection
-from evolverpc_common.open_connections import OpenConnections
+from evolverpc_common.open_connections import CountedConnection, OpenConnections
 from protocol.errors import InternalError, InvalidRequest, LimitExceeded, ParseError, RpcError, Unauthorized
 from rpc_server.dispatch import error_body
 from rpc_server.methods.dataset_rows import Datasets

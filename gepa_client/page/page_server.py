@@ -26,8 +26,7 @@ from typing import Any, TypeVar, cast
 import orjson
 from aiohttp import web
 
-from evolverpc_common.http_connection import CountedConnection
-from evolverpc_common.open_connections import OpenConnections
+from evolverpc_common.open_connections import CountedConnection, OpenConnections
 from gepa_client.errors import JournalError, NoSuchRun, RequestExists, SteeringRefused, StoreUnavailable
 from gepa_client.journal.store import Store, find_run, open_store
 from gepa_client.page.built_page import ASSETS, POLICY

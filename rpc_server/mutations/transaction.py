@@ -23,13 +23,14 @@ from protocol.errors import ProgramFailed, RpcError, UnknownCandidate
 from protocol.mutation import Merge, MutationName
 from rpc_server import wire
 from rpc_server.mutations.agents import Agent, agent_from, agent_label
+from rpc_server.mutations.changed_candidate import ChangedCandidate, changed_candidate
 from rpc_server.mutations.edits import MutationDetails, MutationEditor, OnProgress, ParentInfo
 from rpc_server.mutations.file_rules import Rules, Stage, rejected
 from rpc_server.mutations.publishing import Publisher, commit_message
 from rpc_server.program.supervised_command import run_command
 from rpc_server.settings import Settings
 from rpc_server.wire import invalid
-from rpc_server.worktrees.candidates import ChangedCandidate, changed_candidate, named_commit
+from rpc_server.worktrees.candidates import named_commit
 from rpc_server.worktrees.instances import Instance, InstancePool
 from rpc_server.worktrees.repository import BranchTaken, UserRepository
 from rpc_server.worktrees.staged_change import StagedChange

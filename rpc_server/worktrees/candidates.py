@@ -1,14 +1,12 @@
 """Translate between candidates whose code is a component and the program of one commit."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from protocol import Candidate, ComponentInfo, ProgramInfo
 from protocol.code import (
     ADDED_COMPONENTS,
     CODE_COMPONENTS,
     GIT_BRANCH,
-    added_components,
     added_to,
     commit_of,
     git_branch,
@@ -19,15 +17,6 @@ _DESCRIPTIONS = {
     GIT_BRANCH: ("code", "The program's code: branch@commit in its git repository."),
     ADDED_COMPONENTS: ("added", "Texts that changes of the code added: a JSON object."),
 }
-
-
-@dataclass(frozen=True)
-class ChangedCandidate:
-    """A candidate after a change of its code, with the names of the components added and removed."""
-
-    candidate: Candidate
-    added: list[str]
-    removed: list[str]
 
 
 def with_code_components(info: ProgramInfo, branch: str, commit: str) -> ProgramInfo:
@@ -62,25 +51,6 @@ def program_candidate(seed: Candidate, candidate: Candidate) -> Candidate:
     """Return the texts that a commit's program gets: `seed` with the candidate's own where it has them."""
     added = added_to(candidate)
     return {name: candidate.get(name, added.get(name, text)) for name, text in seed.items()}
-
-
-def changed_candidate(
-    candidate: Candidate, before: Candidate, now: Candidate, branch: str, commit: str
-) -> ChangedCandidate:
-    """Return the candidate whose code moved from texts `before` to texts `now` at `commit`.
-
-    A text that the commit changed is the new one; an unknown name gets the commit's text. A component that the commit
-    has again, and `before` had not, counts as added and keeps its text.
-    """
-    added = added_to(candidate)
-    new = {name: text for name, text in now.items() if name not in candidate and name not in added}
-    changed = {name: text for name, text in now.items() if name in before and before[name] != text}
-    texts = {name: changed.get(name, text) for name, text in candidate.items()}
-    added = {name: changed.get(name, text) for name, text in added.items()} | new
-    texts |= {GIT_BRANCH: git_branch(branch, commit)}
-    if added != added_to(candidate):
-        texts |= {ADDED_COMPONENTS: added_components(added)}
-    return ChangedCandidate(texts, sorted(now.keys() - before.keys()), sorted(before.keys() - now.keys()))
 
 
 def requested_from_program(components: Iterable[str], candidate: Candidate, seed: Mapping[str, str]) -> list[str]:

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from evolverpc_common.build_cache import FILES, BuiltEnvironment
 from sandbox_runtime.api.sandbox import RuntimeUnavailable, SandboxError
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe
-from sandbox_runtime.backends.plain_commands import run_build
+from sandbox_runtime.backends.process_commands import run_build
 from sandbox_runtime.environments.cache import EnvironmentCache
 from sandbox_runtime.environments.node import NPM_VARIABLES
 from sandbox_runtime.environments.python import wants_python

@@ -19,7 +19,7 @@ from sandbox_runtime.backends.local_backend import (
     input_of,
     server_socket,
 )
-from sandbox_runtime.backends.plain_commands import end_marked, run_build, run_command
+from sandbox_runtime.backends.process_commands import end_marked, run_build, run_command
 from sandbox_runtime.backends.records import SandboxRecord
 from sandbox_runtime.environments.cache import EnvironmentCache
 

@@ -20,8 +20,8 @@ from protocol.code import GIT_BRANCH, added_to, git_branch
 from protocol.errors import InvalidParams, ProgramFailed, UnknownCandidate
 from protocol.evaluation import Usage
 from rpc_server.mutations.agents import Agent, AgentFailed, AgentResult
+from rpc_server.mutations.changed_candidate import changed_candidate
 from rpc_server.program.launcher import PythonLauncher
-from rpc_server.worktrees.candidates import changed_candidate
 from tests.rpc_server.mutations.mutation_server import Served, served
 from tests.rpc_server.mutations.patches import added, changed
 from tests.rpc_server.mutations.project import FILES, Project

@@ -11,9 +11,10 @@ import pytest
 
 from protocol.code import added_to, by_requested_component
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownCandidate
+from rpc_server.mutations.changed_candidate import changed_candidate
 from rpc_server.program.launcher import PythonLauncher
 from rpc_server.program.process import ProgramProcess
-from rpc_server.worktrees.candidates import changed_candidate, requested_from_program
+from rpc_server.worktrees.candidates import requested_from_program
 from rpc_server.worktrees.instances import Instance
 from tests.rpc_server.mutations.project import Project
 from tests.rpc_server.program.conftest import DATA

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox_runtime import Command
-from sandbox_runtime.backends.plain_commands import run_build
+from sandbox_runtime.backends.process_commands import run_build
 
 
 @dataclass

@@ -11,8 +11,8 @@ import pytest
 
 from evolverpc_common.processes import started_at
 from sandbox_runtime import Command, EnvironmentMissing, ResourceLimits
-from sandbox_runtime.backends.plain_commands import run_build
 from sandbox_runtime.backends.process import NO_ISOLATION_WARNING
+from sandbox_runtime.backends.process_commands import run_build
 from tests.faults.execution_log import children
 from tests.sandbox_runtime.backend import BackendUnderTest, process_backend
 from tests.sandbox_runtime.stub_server import SOURCE

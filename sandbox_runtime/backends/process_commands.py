@@ -1,4 +1,4 @@
-"""Run commands as plain processes: read all output, and end everything that a command started."""
+"""Run the commands of the process backend and of builds: read all output, and end everything that a command started."""
 
 import asyncio
 import contextlib
