@@ -48,7 +48,7 @@ class OpenConnections:
 
 
 class CountedConnection(web.RequestHandler):
-    """A connection of aiohttp's server that is among `connections` from its start to its end. `arguments`, `options`: those of aiohttp."""
+    """A connection of aiohttp's server, among `connections` from its start to its end. All else: as aiohttp's."""
 
     __slots__ = ("_connections",)
 

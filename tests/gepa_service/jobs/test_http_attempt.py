@@ -38,6 +38,7 @@ import os
 seed_candidate = {"prompt": "plain"}
 
 def run(row, candidate):
+    open(row["ran"], "x").close()
     return os.environ.get("OWN_KEY", "none")
 
 def score(row, output):
@@ -48,7 +49,7 @@ def score(row, output):
 def placed(service: Platform, tasks: int) -> Work:
     """The first attempt at a batch, which no process makes yet."""
     commit(service.folder / "repo", {"program.py": PROGRAM, "gepa.toml": 'program = "program.py"\n'})
-    rows = tuple({"row": {"text": f"t{at}"}, "task_id": str(at)} for at in range(tasks))
+    rows = tuple({"row": {"ran": str(service.folder / f"ran{at}")}, "task_id": str(at)} for at in range(tasks))
     service.work("rollouts", service.folder / "repo", ProgramWork(tasks=rows), pass_env=["OWN_KEY"])
     found = Queue(service.records).take()
     assert found is not None
@@ -66,8 +67,10 @@ def test_an_attempt_on_a_node_does_its_work_over_the_api_with_its_tenants_secret
     service: Platform,
 ) -> None:
     service.secrets["acme"] = Revealed({"OWN_KEY": SECRET})
-    queue = Queue(service.records)
-    queue.put_back(placed(service, 3), "its node was lost", setbacks=0)
+    queue, lost = Queue(service.records), placed(service, 3)
+    done = TaskDone(index=0, result={"status": "ok", "score": 1.0, "output": "[redacted]"})
+    assert not AttemptRecords(service.parts(), "acme", lost.id, 1).report(Report(message=done)).is_over
+    queue.put_back(lost, "its node was lost", setbacks=0)
     work = queue.take()
     assert work is not None
     (service.place().folder / f"{work.id}-1").mkdir(parents=True)
@@ -80,6 +83,7 @@ def test_an_attempt_on_a_node_does_its_work_over_the_api_with_its_tenants_secret
     found = service.records.page(TaskResult, "acme")
     assert sorted(each.index for each in found) == [0, 1, 2]
     assert all(each.result["output"] == "[redacted]" and each.result["score"] == 1.0 for each in found)
+    assert {each.name for each in service.folder.glob("ran*")} == {"ran1", "ran2"}, "what was done is not paid again"
     lines = [line.text for chunk in service.records.page(LogChunk, "acme", {"job_id": work.id}) for line in chunk.lines]
     assert lines[0] == "attempt 2 begins"
     assert lines[-1] == "completed"
