@@ -180,4 +180,7 @@ async def test_a_paused_job_is_resumed_only_if_there_is_room_among_those_that_wa
     assert (await editor("GET", f"/job/{paused}")).json()["status"] == "paused"
     assert (await editor("POST", f"/job/{other}/resume")).status_code == 200, "it waits already"
     await editor("POST", f"/job/{other}/cancel")
+    job = service.records.get(Work, "acme", paused)
+    assert job is not None
+    service.records.replace(job.model_copy(update={"wanted": "run"}))  # as if a limit had paused it
     assert (await editor("POST", f"/job/{paused}/resume")).json()["status"] == "pending"

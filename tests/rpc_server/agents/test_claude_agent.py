@@ -62,7 +62,6 @@ def plant_settings(folder: Path, home: Path, ran: Path) -> None:
     (folder / "CLAUDE.md").write_text("Remember the word xyzzy.")
 
 
-@pytest.mark.long
 async def test_too_high_a_cost_is_a_failure_with_the_cost(workplace, model):
     model.scripts.append(Script("Make it louder.", lambda _: [use("Bash", command="true")], input_tokens=100_000))
     with pytest.raises(AgentFailed) as failed:

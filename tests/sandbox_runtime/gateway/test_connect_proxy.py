@@ -122,10 +122,10 @@ async def test_each_connection_to_an_allowed_host_is_reported_when_it_ends(
     assert len(recorded.refusals) == 1
 
 
-async def test_a_name_is_resolved_once_and_the_checked_address_is_connected_to(opened: Opens, echo: Echo) -> None:
-    names = Names({"moving.example": [["127.0.0.1"], ["127.0.0.2"]]})
+async def test_a_name_is_resolved_once_and_the_first_address_that_answers_is_used(opened: Opens, echo: Echo) -> None:
+    names = Names({"moving.example": [["127.0.0.3", "127.0.0.1"], ["127.0.0.2"]]})
     async with opened(resolve=names) as gateway:
-        one = await sandbox(gateway, Allow(("moving.example",), LOOPBACK))
+        one = await sandbox(gateway, Allow(("moving.example",), ("127.0.0.3/32", *LOOPBACK)))
         assert await status(one, f"moving.example:{echo.port}") == 200
         assert names.asked == ["moving.example"]
         assert await status(one, f"moving.example:{echo.port}") == 502
