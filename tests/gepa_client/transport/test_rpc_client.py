@@ -8,7 +8,7 @@ from aiohttp import web
 
 from gepa_client.errors import BadResponse, ConnectionLost, InstanceChanged, Refused
 from gepa_client.gepa.rows import Row, load_rows
-from gepa_client.transport import rpc_client
+from gepa_client.transport import calls, rpc_client
 from gepa_client.transport.calls import Call, Reply
 from gepa_client.transport.rpc_client import RpcClient
 from protocol.errors import InvalidParams, LimitExceeded, Overloaded, Unauthorized, VersionNotSupported
@@ -216,7 +216,7 @@ async def test_an_example_has_the_lower_limit_of_the_servers_and_the_runs(server
 
 
 async def test_a_call_waits_as_long_as_all_examples_of_its_batch_may_take(server, monkeypatch):
-    monkeypatch.setattr(rpc_client, "QUEUE_ALLOWANCE_S", 0.0)
+    monkeypatch.setattr(calls, "QUEUE_ALLOWANCE_S", 0.0)
     server.limits["example_timeout_s"] = 0.02
     server.evaluate_one = lambda *_: asyncio.sleep(30)
     ids = [str(number) for number in range(10)]
