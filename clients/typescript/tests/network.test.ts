@@ -30,6 +30,10 @@ const OUTAGES: Record<string, readonly [type: object, body: string]> = {
     LINES,
     `${`{"text": "${"x".repeat(1000)}"}\n`.repeat(200)}{"error": "overloaded"}\n{"done": true}\n`,
   ],
+  "a failed response": [
+    EVENTS,
+    'data: {"type": "response.failed", "response": {"error": {"code": "server_error"}}}\n\n',
+  ],
   "no event": [EVENTS, ": keep-alive\n\n"],
   "no end of its chunks": [EVENTS, CHUNK],
   "no end of its response": [EVENTS, 'data: {"type": "response.created"}\n\n'],

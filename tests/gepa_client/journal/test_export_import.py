@@ -127,7 +127,7 @@ def test_an_invalid_document_is_an_error_and_nothing_of_it_is_stored(
     ("part", "number", "kind", "good", "bad"),
     [
         ("start", 0, "begin", DISCOVERY, {"program": {}}),
-        ("start", 1, "begin", [{"id": "0", "data": None}], None),
+        ("start", 1, "begin", [{"id": "0", "data": None, "untyped": True}], None),
         ("start", 3, "begin", [{"id": "0", "split": "test"}], [{"id": "0"}]),
         (
             "search",

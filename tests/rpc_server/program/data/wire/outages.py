@@ -178,7 +178,7 @@ BODIES = {
     "an error of a choice": (JSON, '{"model": "m", "choices": [{"error": {"code": 502}, "finish_reason": "error"}]}'),
     "an error that is a sentence": (JSON, '{"error": {"message": "The engine is overloaded, try again later"}}'),
     "an error of a context that is no prompt's": (LINES, '{"error": "upstream: context canceled"}\n'),
-    "an error in a text": ("text/plain", ERROR),
+    "a failed response in a text": ("text/plain", '{"type": "response.failed", "response": %s}' % ERROR),
     "a stream of no event": (EVENTS, ": keepalive\n\n"),
     "a stream of OpenAI's that is cut": (EVENTS, "data: %s\n\n" % CHUNK),
     "a stream of responses that is cut": (EVENTS, 'data: {"type": "response.created"}\n\n'),
