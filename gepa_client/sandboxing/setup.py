@@ -66,7 +66,7 @@ async def open_setup(
             gateway = await stack.enter_async_context(_gateway(settings, receive, allowed_networks, holds_model_calls))
         runtime = await _runtime(stack, settings, receive)
         if left := [found for found in await runtime.found() if found.orphan]:
-            log(f"{len(left)} sandboxes of ended processes are left; on their machine this ends them: {SWEEP}")
+            log(f"sandboxes that ended processes have left: {len(left)}; on their machine this ends them: {SWEEP}")
         checkout = await source.ready(on_progress=log)
         recipe = client.recipe(checkout.needs)
         try:
