@@ -67,6 +67,7 @@ async def test_sandboxes_are_spread_and_those_of_a_lost_node_are_lost_and_made_o
         await eventually(lambda: len(on.nodes) == 2)
         made = await asyncio.gather(*(started(on) for _ in range(4)))
         assert Counter(map(node_of, made)) == {"node-0": 2, "node-1": 2}
+        assert {each.id for each in made} <= {each.id for each in await on.found()}
         unstarted = await spec(on)
         lost = (unstarted.prepared.image or "").partition(" ")[0]
         hosts.processes[lost].kill()
@@ -129,14 +130,15 @@ async def test_nodes_that_cannot_be_used_are_passed_over_and_named_if_there_is_n
 async def test_cancelled_calls_and_starts_end_at_once_and_leave_nothing(
     hosts: LocalHosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    hosts.room = 1
     async with NodesRuntime("process", hosts) as on:
         await eventually(lambda: len(on.nodes) == 2)
         for _ in range(10):  # the call and its cancellation arrive together
-            finding = asyncio.create_task(on.found())
+            preparing = asyncio.create_task(spec(on))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            finding.cancel()
-            assert (await asyncio.wait([finding], timeout=5))[0]
+            preparing.cancel()
+            assert (await asyncio.wait([preparing], timeout=5))[0]
         real, starting = Node._take, asyncio.create_task(started(on))
 
         def take(self: Node, message: messages.FromHost) -> None:
@@ -194,7 +196,9 @@ async def test_a_connection_of_which_one_side_has_ended_ends_soon_and_gets_what_
         assert await asyncio.to_thread(other.recv, 99) == b"last words"
 
 
-async def test_a_flood_of_output_is_sent_in_few_pieces_of_which_the_end_is_kept(hosts: LocalHosts) -> None:
+async def test_a_flood_of_output_is_sent_in_few_pieces_of_which_the_end_is_kept(
+    hosts: LocalHosts, tmp_path: Path
+) -> None:
     class Counting(OutputTail):
         count = 0
 
@@ -202,13 +206,18 @@ async def test_a_flood_of_output_is_sent_in_few_pieces_of_which_the_end_is_kept(
             super().add(data)
             self.count += len(data)
 
-    flood = "import time\nuntil = time.time() + 1\nwhile time.time() < until: print('y' * 60000)\nprint('end')"
+    over = tmp_path / "over"
+    flood = f"import os, time\nwhile not os.path.exists({str(over)!r}): print('y' * 60000, time.sleep(0.01))\n"
+    flood += "print(os.environ['GEPA_ALLOWED_HOSTS'])"
     async with NodesRuntime("process", hosts) as on:
         log, wanted = Counting(LOG_BYTES), await spec(on, flood)
         made = await on.begin(wanted, log)
-        await asyncio.wait_for(made.serve(wanted.main, ServerEndpoint("", "token")), 20)
-        assert log.bytes().endswith(b"end\n")
-        assert log.count <= 2 * LOG_BYTES
+        serving = asyncio.create_task(made.serve(wanted.main, ServerEndpoint("", "token")))
+        await eventually(lambda: log.count > LOG_BYTES)
+        over.touch()
+        await asyncio.wait_for(serving, 20)
+        assert log.bytes().endswith(b"\n127.0.0.1\n")
+        assert log.count <= 4 * LOG_BYTES
     left = os.listdir(f"{os.environ['XDG_STATE_HOME']}/evolverpc/sandboxes/process")  # noqa: PTH208  a moment
     assert left == [], "hosts end their sandboxes before the cluster ends them"
 
