@@ -93,7 +93,7 @@ class Script:
     when: str
     turns: Turns
     input_tokens: int = 100
-    """Counted for each turn, as is `output_tokens`."""
+    """Counted for each turn, ten of them read from the cache, as is `output_tokens`."""
     output_tokens: int = 10
 
 
@@ -158,6 +158,7 @@ class ScriptedModel:
                 whole["id"] = f"toolu_{next(self._numbers):08}"
                 whole["input"] = json.loads(json.dumps(whole["input"]).replace("{folder}", asked.folder))
             blocks.append(whole)
+        others = {"cache_read_input_tokens": 10, "output_tokens": script.output_tokens}
         return {
             "id": f"msg_{next(self._numbers):08}",
             "type": "message",
@@ -166,7 +167,7 @@ class ScriptedModel:
             "content": blocks,
             "stop_reason": "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn",
             "stop_sequence": None,
-            "usage": {"input_tokens": script.input_tokens, "output_tokens": script.output_tokens},
+            "usage": {"input_tokens": script.input_tokens - 10, **others},
         }
 
     async def _count_tokens(self, request: web.Request) -> web.Response:

@@ -36,7 +36,7 @@ async def test_it_edits_with_the_tools_and_the_model_that_it_was_given_and_reads
     assert done.summary == "It is louder now.\n\nI changed one line."
     tools = ["Read app.py", "Edit app.py", "Bash: python app.py; command -v python"]
     assert workplace.reported == ["I look at it.", *tools, "It is louder now. I changed one line."]
-    assert done.usage.cost_usd == pytest.approx(4 * (1000 * 3e-6 + 50 * 15e-6))
+    assert done.usage.cost_usd == pytest.approx(4 * (990 * 3e-6 + 10 * 0.3e-6 + 50 * 15e-6))
     assert done.usage.model_copy(update={"cost_usd": None}) == Usage(input_tokens=4000, output_tokens=200, calls=4)
     last = model.asked[-1]
     users_python = f"{workplace.environment['PATH'].partition(':')[0]}/python"
@@ -62,9 +62,11 @@ def plant_settings(folder: Path, home: Path, ran: Path) -> None:
     (folder / "CLAUDE.md").write_text("Remember the word xyzzy.")
 
 
-async def test_too_high_a_cost_is_a_failure_with_the_cost(workplace, model):
+async def test_too_high_a_cost_is_a_failure_with_the_cost_and_a_refused_request_one_with_its_reason(workplace, model):
     model.scripts.append(Script("Make it louder.", lambda _: [use("Bash", command="true")], input_tokens=100_000))
     with pytest.raises(AgentFailed) as failed:
         await workplace.work(claude(agent_max_cost_usd=0.5))
     assert failed.value.reason == "the cost limit of $0.5 was reached"
     assert failed.value.usage.cost_usd == pytest.approx(0.6, rel=0.01)
+    with pytest.raises(AgentFailed, match="no script for"):
+        await workplace.work(claude(), "Make it quieter.")

@@ -43,16 +43,6 @@ async def test_listed_hosts_and_origins_are_let_in(start: Any) -> None:
         assert (await server.post(GOOD, headers={"Origin": foreign}))[0] == 403
 
 
-async def test_a_small_body_without_a_length_is_held_to_the_limit(start: Any) -> None:
-    server = await start(max_request_bytes=1024)
-    head = f"POST /rpc HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
-    body = orjson.dumps({**GOOD, "params": {"_meta": {"a": "b" * 1024}}})
-    chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
-    headers = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-    answer = await server.raw(f"{head}{headers}".encode() + chunks)
-    assert code(orjson.loads(answer.rpartition(b"\r\n\r\n")[2])) == errors.LimitExceeded.code
-
-
 async def test_a_body_that_stops_coming_is_given_up(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "_IDLE_S", 0.1)
     server = await start()
