@@ -51,7 +51,6 @@ async def test_a_server_we_ship_passes_every_check_that_applies(name: str) -> No
     with running(name) as server:
         report = await run_conformance(server.url, server.token)
     assert wrong(report, Verdict.WARNED, Verdict.NOT_VERIFIED) == []
-    assert report.conforms
     assert report.count(Verdict.PASSED) >= 60
     skipped = {o.check.id for o in report.outcomes if o.verdict is Verdict.SKIPPED}
     has_commits = name == IN_A_REPOSITORY

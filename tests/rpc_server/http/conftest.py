@@ -67,8 +67,7 @@ class FakeProgram:
                 result["trajectory"] = data["trajectory"]
             if capture_traces and "ref" in data:
                 result["trajectory_ref"] = data["ref"]
-            if "metric_calls" in data:
-                result["metric_calls"] = data["metric_calls"]
+            result |= {name: data[name] for name in ("metric_calls", "usage") if name in data}
             on_result(position, result)
 
     async def score(

@@ -18,11 +18,11 @@ async def test_a_trajectory_counts_where_it_is_sent_along_and_is_kept_behind_a_r
     start: Any, call_id: str | None
 ) -> None:
     server = await start(max_result_bytes=LIMIT)
-    row = {"trajectory": ["y" * (LIMIT - 1000)], "metric_calls": 3}
+    row = {"trajectory": ["y" * (LIMIT - 1000)], "metric_calls": 3, "usage": {"calls": 2}}
     meta = {} if call_id is None else {"call_id": call_id}
     [inline] = await server.evaluate(row, capture_traces=True, **meta)
     assert inline["error"]["type"] == "output_too_large" and "trajectory" not in inline
-    assert inline["metric_calls"] == 3
+    assert (inline["metric_calls"], inline["usage"]) == (3, {"calls": 2})
     [kept] = await server.evaluate({**row, "other": 1}, capture_traces=True, group="g")
     assert kept["status"] == "ok" and kept["trajectory_ref"]
 

@@ -36,9 +36,9 @@ async def test_of_a_row_that_is_not_shared_the_id_is_listed_and_its_trace_has_it
     for shared in (True, False):
         rows = Datasets({"train": [{"q": 1}, {"q": 2, **traced(5)}]}, share_rows=shared)
         server = await start(datasets=rows)
-        page = await server.call("list_examples", {"split": "train", "limit": 1})
-        shown = {"data": {"q": 1}} if shared else {}
-        assert page == {"examples": [{"id": "0", "split": "train", **shown}], "total": 2}
+        page = await server.call("list_examples", {"split": "train", "offset": 1, "limit": 1})
+        shown = {"data": {"q": 2, **traced(5)}} if shared else {}
+        assert page == {"examples": [{"id": "1", "split": "train", **shown}], "total": 2}
         batch = [{"id": str(at), "split": "train"} for at in range(2)]
         params = {"candidate": server.seed, "batch": batch, "capture_traces": True}
         results = (await server.call("evaluate", params, group="g"))["results"]

@@ -36,12 +36,12 @@ class Opened:
         self._mark = mark
 
     async def evaluate(
-        self, *rows: Any, candidate: dict[str, str] | None = None, capture_traces: bool = False, seconds: float = 60.0
+        self, *rows: Any, candidate: dict[str, str] | None = None, seconds: float = 60.0, **more: Any
     ) -> list[dict[str, Any]]:
         """The results of one call, in the order of its rows; it may take so many seconds."""
         batch = [Example(id=str(number), data=row) for number, row in enumerate(rows)]
         candidate = candidate or self.program.info.seed_candidate
-        evaluate = partial(self.program.evaluate, candidate, batch, capture_traces=capture_traces)
+        evaluate = partial(self.program.evaluate, candidate, batch, **{"capture_traces": False, **more})
         return await self._collect(evaluate, len(rows), seconds)
 
     async def one(self, row: Any, **options: Any) -> dict[str, Any]:

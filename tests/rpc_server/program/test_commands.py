@@ -43,12 +43,12 @@ async def test_limits_are_those_of_all_processes_and_the_smaller_of_a_commands_a
         info, limits = running.program.info, running.program.limits
         assert (info.name, limits.max_concurrency) == ("stdio", 8)
         assert (limits.max_batch_size, limits.max_request_bytes, limits.example_timeout_s) == (9, 100_000, 20)
-    settings = {"workers": 2, "concurrency": 5, "name": "mine", "max_request_bytes": 50_000}
+    settings = {"workers": 2, "concurrency": 5, "name": "mine", "version": "9", "max_request_bytes": 50_000}
     async with opened(command=(*COMMAND, "hurried"), **settings) as running:
         info, limits = running.program.info, running.program.limits
-        assert (info.name, limits.max_concurrency) == ("mine", 5)
+        assert (info.name, info.version, limits.max_concurrency) == ("mine", "9", 5)
         assert (limits.max_batch_size, limits.max_request_bytes, limits.example_timeout_s) == (10, 50_000, 0.3)
-        assert (await running.one({"do": "silent"}))["error"]["message"] == "ran longer than 0.3 s"
+        assert (await running.one({"do": "silent"}, timeout_s=9.0))["error"]["message"] == "ran longer than 0.3 s"
 
 
 @pytest.mark.parametrize(

@@ -47,12 +47,12 @@ async def digest(folder, **settings):
 
 
 async def test_the_same_code_gives_the_same_digest_in_each_place_and_however_it_is_served(folder, tmp_path):
-    first = await digest(folder)
+    first = await digest(folder, env={"API_KEY": "one"})
     assert len(first) == 64
     served = {"example_timeout_s": 3.0, "workers": 2, "port": 8123, "max_batch_size": 7, "name": "other"}
-    assert await digest(folder, program=str(folder / "main.py"), **served) == first
+    assert await digest(folder, program=str(folder / "main.py"), env={"API_KEY": "two"}, **served) == first
     shutil.copytree(folder, tmp_path / "copy", ignore=shutil.ignore_patterns("__pycache__"))
-    assert await digest(tmp_path / "copy") == first
+    assert await digest(tmp_path / "copy", env={"API_KEY": "three"}) == first
 
 
 async def test_an_edited_module_of_the_program_gives_another_and_so_does_another_setting(folder):

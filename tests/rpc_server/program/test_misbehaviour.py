@@ -41,8 +41,8 @@ async def hasty(opened):
     ],
 )
 async def test_an_output_that_is_not_json_is_an_invalid_result_that_names_the_place(program, python, message):
-    result = await program.one({"do": "python", "python": python})
-    assert (result["status"], result["usage"]) == ("program_error", {"calls": 1})
+    result = await program.one({"do": "python", "python": python}, capture_traces=True)
+    assert (result["status"], result["usage"], len(result["trajectory"])) == ("program_error", {"calls": 1}, 1)
     assert result["error"]["type"] == "invalid_result"
     assert message in result["error"]["message"]
 
