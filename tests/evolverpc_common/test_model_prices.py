@@ -8,7 +8,7 @@ from evolverpc_common.model_prices import PriceTable, priced
 
 TABLE = {
     "gpt-x": {
-        "litellm_provider": "openai",
+        "litellm_provider": "text-completion-openai",
         "mode": "chat",
         "input_cost_per_token": 2e-6,
         "cache_read_input_token_cost": 1e-6,
@@ -58,7 +58,7 @@ def test_tokens_are_priced_by_model(models: dict[str, dict[str, Any]], usd: floa
 
 def test_prices_of_the_settings_come_first() -> None:
     assert cost({"unheard-of": TAKEN}, {"unheard-of": (1.0, 10.0)}) == pytest.approx(0.002)
-    assert cost({"gpt-x": TAKEN}, {"openai/gpt-x": (1.0, 10.0)}) == pytest.approx(0.002)
+    assert cost({"openai/gpt-x": TAKEN}, {"openai/gpt-x": (1.0, 10.0)}) == pytest.approx(0.002)
     stated = {"calls": 1, "cost_usd": 0.5, "models": {"gpt-x": TAKEN}}
     assert priced(stated, PriceTable({}, TABLE)) == stated
 

@@ -80,14 +80,14 @@ async def test_the_host_gets_the_secret_in_place_of_the_programs_header_and_the_
     opened: Opens, api: Api, http: aiohttp.ClientSession, recorded: Recorded, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    text = f"your token is {SECRET}".encode()
+    text = f"your token is {SECRET} {SECRET[:4]}".encode()
     api.answer = replying(418, text, {"X-Seen": f"Bearer {SECRET}", "X-Other": "kept"})
-    headers = {"authorization": "Bearer mine", "X-Mine": "a", "Connection": "X-Hop", "X-Hop": "b"}
+    headers = {"authorization": "Bearer mine", "Content-Encoding": "aes128gcm", "Connection": "X-Hop", "X-Hop": "b"}
     async with opened(secret_headers=(api.header(), api.header("X-Key", "")), tls=api.trust) as gateway:
         one = await sandbox(gateway)
         env, token = str(one.session.env(one.models, one.tunnel)), one.token
         async with http.put(f"{api.url(one)}/v1/things?q=1&q=2", data=b"body", headers=headers) as response:
-            assert (response.status, await response.read()) == (418, b"your token is [redacted]")
+            assert (response.status, await response.read()) == (418, f"your token is [redacted] {SECRET[:4]}".encode())
             assert (response.headers["X-Seen"], response.headers["X-Other"]) == ("Bearer [redacted]", "kept")
         await one.session.close()
         everything = repr((gateway, vars(gateway), one.session, recorded))
@@ -95,7 +95,7 @@ async def test_the_host_gets_the_secret_in_place_of_the_programs_header_and_the_
     assert (method, path, body) == ("PUT", "/v1/things?q=1&q=2", b"body")
     named = {name.lower(): value for name, value in sent}
     assert [value for name, value in sent if name.lower() == "authorization"] == [f"Bearer {SECRET}"]
-    assert (named["x-key"], named["x-mine"], named["host"]) == (SECRET, "a", api.host)
+    assert (named["x-key"], named["content-encoding"], named["host"]) == (SECRET, "aes128gcm", api.host)
     assert "x-hop" not in named and token not in str(sent)
     assert SECRET not in env + everything + caplog.text
     (connection,) = recorded.connections
