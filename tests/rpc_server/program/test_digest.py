@@ -48,7 +48,6 @@ async def digest(folder, **settings):
 
 async def test_the_same_code_gives_the_same_digest_in_each_place_and_however_it_is_served(folder, tmp_path):
     first = await digest(folder, env={"API_KEY": "one"})
-    assert len(first) == 64
     served = {"example_timeout_s": 3.0, "workers": 2, "port": 8123, "max_batch_size": 7, "name": "other"}
     assert await digest(folder, program=str(folder / "main.py"), env={"API_KEY": "two"}, **served) == first
     shutil.copytree(folder, tmp_path / "copy", ignore=shutil.ignore_patterns("__pycache__"))

@@ -119,11 +119,12 @@ async def test_a_held_call_that_is_cancelled_frees_its_reservation() -> None:
 async def test_what_the_run_spends_elsewhere_counts_and_never_falls_and_the_cap_is_reported_once() -> None:
     reported: list[None] = []
     spend = SpendCap(1.0, lambda: reported.append(None))
-    for usd in (1.0, 0.5, 2.0):
+    spend.spent_usd = 0.6
+    for usd in (0.6, 1.0, 0.5, 2.0):
         spend.run_spent(usd)
         call = UpstreamCall(spend, 0.1)
         await settled()
-        assert not call.out.is_set()
+        assert call.out.is_set() is (usd == 0.6), "the calls through this gateway are a part of it"
         call.task.cancel()
     assert len(reported) == 1
 
