@@ -54,12 +54,13 @@ def test_only_a_refusal_of_the_key_or_of_the_model_is_a_fault(
     provider: Provider, status: int, body: object, fault: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider.status, provider.body = status, json.dumps(body).encode()
-    for name in ("OTHER_KEY", "OPENAI_API_KEY"):
-        monkeypatch.setenv(name, "k")
-    for key in ({"api_key": "k"}, {"api_key": "os.environ/OTHER_KEY"}, {}):
-        found = connection_fault("openai/gpt-99", {"api_base": f"{provider.url}/v1/", **key})
+    url, base = f"{provider.url}/v1/", f"{provider.url}/base/v1"
+    for name, text in (("OTHER_KEY", "k"), ("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", ""), ("OPENAI_API_BASE", base)):
+        monkeypatch.setenv(name, text)
+    for given in ({"api_base": url, "api_key": "k"}, {"base_url": url, "api_key": "os.environ/OTHER_KEY"}, {}):
+        found = connection_fault("openai/gpt-99", given)
         assert (found is None) if fault is None else re.search(fault, found or "")
-    assert provider.asked == 3 * [("/v1/models/gpt-99", "Bearer k")]
+    assert provider.asked == [(f"{place}/v1/models/gpt-99", "Bearer k") for place in ("", "", "/base")]
 
 
 def test_a_model_out_of_reach_stops_the_start_unless_the_check_is_left_out() -> None:
