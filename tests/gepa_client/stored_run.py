@@ -45,7 +45,7 @@ IDENTITY = {
     "seed_candidate": "ab",
     "components": ["rules"],
     "whole_batches": False,
-    "scorer": None,
+    "scorer": {"digest": "ef"},
     "deterministic": True,
     "data": {"train": "cd"},
 }

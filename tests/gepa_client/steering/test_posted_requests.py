@@ -75,7 +75,6 @@ async def test_a_page_steers_a_run_and_gets_the_reason_if_it_cannot(store: Store
         ({"kind": "sing"}, 400, "'sing'"),
         ({"kind": "budget", "max_seconds": 1e12}, 400, "budget.max_seconds: "),
         (["pin"], 400, "valid dictionary"),
-        (None, 400, "valid dictionary"),
         ({"kind": "pin"}, 400, "pin.candidate: Field required"),
         (pin | {"more": 1}, 400, "Extra inputs"),
     ]
