@@ -103,7 +103,6 @@ async def test_an_extreme_result_is_a_failure_of_its_example_that_keeps_its_cost
     [
         b'"seconds":1e16',
         b'"seconds":1,"usage":{"cost_usd":1e200}',
-        b'"seconds":1,"usage":{"input_tokens":18446744073709551615}',
         b'"seconds":1,"usage":{"of_its_own":1e308}',
         b'"seconds":1,"usage":{"models":{"m":{"calls":1,"cost_usd":1e200}}}',
         b'"seconds":1,"metric_calls":9007199254740993',

@@ -43,7 +43,6 @@ def network(host, server):
 @pytest.mark.parametrize(
     "url",
     [
-        "http://example.org",
         "http://10.0.0.1:80/rpc",
         "ftp://localhost",
         "http://user:pw@localhost",
@@ -197,7 +196,6 @@ async def of_another_request(request):
         (elsewhere, BadResponse),
         (answering(status=413), LimitExceeded),
         (answering(status=429, **{"Retry-After": "7"}), Overloaded),
-        (answering(status=503), ConnectionLost),
         (answering(status=500, body=b"oops"), ConnectionLost),
     ],
 )
