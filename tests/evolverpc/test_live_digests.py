@@ -14,7 +14,7 @@ LABELS = ("a", "b")
 calls = 0
 cache = {}
 
-def helper(text): return deeper(text) + LIMIT
+def helper(text, *, least=LIMIT): return deeper(text) + LIMIT
 def deeper(text): return len(text)
 def unused(): return 1
 
@@ -56,7 +56,7 @@ def digests(cell: str = CELL, parts: tuple[str, ...] = ("run", "score")) -> dict
     [
         ("calls += 1", "calls += 2", {"function run"}),
         ("+ LIMIT", "- LIMIT", {"function helper"}),
-        ("LIMIT = 3", "LIMIT = 4", {"value LIMIT", "value score, default 0"}),
+        ("LIMIT = 3", "LIMIT = 4", {"value LIMIT", "value score, default 0", "value helper, default 0"}),
         ('("a", "b")', '("a", "c")', {"value LABELS"}),
         ('("a", "b")', '["a", "c"]', {"value LABELS", "data LABELS"}),
         ("weight = 2", "weight = 3", {"value Judge.weight"}),

@@ -14,8 +14,11 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import requests
 
 import evolverpc
+from tests.gepa_client.scripted_server import Host
+from tests.gepa_client.word_program import Script
 from tests.support.forked_client import ForkServer
 from tests.support.notebook_cells import run_cell
 
@@ -80,6 +83,8 @@ def test_functions_run_in_threads_of_this_process_and_what_they_print_is_kept_wi
 ) -> None:
     together, calls = threading.Barrier(8), itertools.count()
     seen = set()
+    host = Host()
+    model = host.serve(Script().complete, "/v1/chat/completions")
 
     def run(example: dict[str, Any], candidate: dict[str, str]) -> int:
         seen.add(os.getpid())
@@ -91,8 +96,15 @@ def test_functions_run_in_threads_of_this_process_and_what_they_print_is_kept_wi
             raise KeyError("three")
         return int(candidate["number"])
 
+    def propose(candidate: dict[str, str], dataset: object, components: list[str]) -> dict[str, str]:
+        requests.post(model, json={"model": "m", "messages": [{"content": ""}]}, timeout=20)
+        return count_up(candidate, dataset, components)
+
     streams = sys.stdout, sys.stderr
-    result = short(counting(run), concurrency=8, no_check=True, ignore_findings=["scores"], output=folder / "out")
+    options = {"concurrency": 8, "no_check": True, "ignore_findings": ["scores"], "model_prices": {"m": (1, 1)}}
+    result = short(counting(run), propose=propose, output=folder / "out", **options)
+    host.close()
+    assert result.spent_usd > 0
     assert (sys.stdout, sys.stderr) == streams
     assert seen == {os.getpid()}
     events = [json.loads(line) for line in (result.output / "events.jsonl").read_text().splitlines()]

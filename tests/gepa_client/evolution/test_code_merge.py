@@ -8,7 +8,7 @@ from gepa_client import RemoteAdapter
 from gepa_client.evolution.code_merge import CodeMerge
 from gepa_client.evolution.lineage import Lineage
 from gepa_client.evolution.mutations import MutationRequest, MutationRunner
-from protocol.code import commit_of
+from protocol.code import ADDED_COMPONENTS, added_components, added_to, commit_of
 from protocol.errors import MutationRejected
 from tests.gepa_client.scripted_server import rows
 
@@ -61,7 +61,10 @@ def merging(code_server):
 
 def test_the_code_of_both_parents_is_evaluated(merging):
     run = merging()
+    for candidate, text in zip(run.pool, ("old", "new", "old"), strict=True):
+        candidate[ADDED_COMPONENTS] = added_components({"tone": text})
     pick = run.merge(dict(run.pool[2]))
+    assert added_to(pick) == {"tone": "new"}, "only one parent changed it"
     code = run.server.repository[commit_of(pick)]
     assert code["steps"] == ["blue", "green"]
     assert code["parents"] == [commit_of(run.pool[2]), commit_of(run.pool[1])]
