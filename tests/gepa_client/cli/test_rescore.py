@@ -27,18 +27,18 @@ def scorer(score: Callable[[dict[str, Any]], Any] = shorter) -> Script:
 
 
 def test_recorded_outputs_are_scored_anew_and_the_best_by_each_is_named(cli: Cli, serve: Serve, tmp_path: Path) -> None:
-    put(tmp_path / "runs" / "evolverpc.db", Made(broken=frozenset({(4, 1)})))
+    put(tmp_path / "runs" / "evolverpc.db", Made(broken=frozenset({(4, 1)}), absent=frozenset({(3, 2)})))
     script = scorer()
     ended = cli("rescore", "last", "--with", serve(script))
     assert ended.status == 0, ended.stderr
     rows = [line.split() for line in ended.stdout.splitlines()]
     assert ["0", "0.0000", "0.0000", "4"] in rows  # the scorer fails on its empty outputs
-    assert ["1", "0.5000", "1.0000", "4"] in rows
+    assert ["3", "0.0000", "1.0000", "3", "1"] in rows  # of the rows that have an output
     assert ["4", "0.7500", "0.2500", "3", "1"] in rows
     assert "best by the old scores: candidate 2; by the new ones: candidate 1" in ended.stdout
     assert "the scorer failed on 4 outputs, which score 0; for instance:\n  row 0: ValueError: no text" in ended.stdout
     assert ended.stdout.splitlines()[-1] == f"next: evolverpc show {RUN_ID} --candidate 1"
-    assert len(script.calls("score")) == 19
+    assert len(script.calls("score")) == 18
     assert not script.calls("evaluate")
     assert {len(params["batch"]) for params in script.calls("score")} == {1}
 

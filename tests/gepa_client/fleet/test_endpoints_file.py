@@ -35,7 +35,6 @@ def test_an_endpoints_file_lists_one_endpoint_a_line(tmp_path):
         "http://localhost:1 token=secret",
         "http://localhost:1 token-file=",
         "http://localhost:1 token-file=a token-file=b",
-        "http://localhost:1 proxy-token-file=a proxy-token-file=b",
         "http+unix://relative",
         "http://localhost:1 http://localhost:2",
         "http://127.0.0.1:8000/rpc",

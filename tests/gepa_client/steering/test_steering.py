@@ -65,7 +65,7 @@ def test_a_candidate_that_is_dropped_leaves_the_fronts_and_is_no_parent_of_texts
     assert [proposal.parent for proposal in steering.active_requests.proposals] == [1, 2], (
         "the best one, of those that are left"
     )
-    assert state.program_at_pareto_front_valset == {0: {2}}
+    assert (state.pareto_front_valset, state.program_at_pareto_front_valset) == ({0: 0.5}, {0: {2}})
 
 
 def test_pins_and_hints_end_when_a_user_ends_them(steering: Any, state: Any) -> None:
