@@ -32,10 +32,10 @@ class OidcIssuer:
         self.keys: dict[str, Any] = {}
         self.extra: list[dict[str, Any]] = []
         self.named: str | None = None
-        self.secret = "the-secret-of-the-client"
+        self.secret = "the/secret-of-the-client"
         self.authorized: dict[str, dict[str, str]] = {}
         self.nonce: str | None = None
-        self.places = {"jwks_uri": "keys", "authorization_endpoint": "authorize", "token_endpoint": "token"}
+        self.places = {"jwks_uri": "keys", "authorization_endpoint": "authorize?p=b", "token_endpoint": "token"}
 
     async def answer(self, request: web.Request) -> web.Response:
         self.requests += 1
@@ -57,8 +57,8 @@ class OidcIssuer:
         asked = self.authorized.pop(form["code"], {})
         digest = hashlib.sha256(form["code_verifier"].encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
-        pair = base64.b64encode(f"{AUDIENCE}:{self.secret}".encode()).decode()
-        wanted = {"code_challenge": challenge, "redirect_uri": form["redirect_uri"], "client_id": AUDIENCE}
+        pair = base64.b64encode(f"{AUDIENCE}:{self.secret.replace('/', '%2F')}".encode()).decode()
+        wanted = {"code_challenge": challenge, "redirect_uri": form["redirect_uri"], "client_id": AUDIENCE, "p": "b"}
         if authorization != f"Basic {pair}" or wanted.items() - asked.items():
             return web.json_response({"error": "invalid_grant"}, status=400)
         name = next(iter(self.keys))

@@ -63,9 +63,11 @@ async def test_a_member_of_several_tenants_chooses_one(
 ) -> None:
     for tenant in ("acme", "beta"):
         records.insert(make_member(tenant, issuer.url, "ann", "viewer"))
+    records.insert(make_member("gamma", "https://elsewhere.example", "ann", "owner"))
     asked = await browser.get(await redirected_back(browser, issuer))
     assert asked.status_code == 403
-    assert "tenant=acme" in asked.text and "tenant=beta" in asked.text
+    assert [f"tenant={each}" in asked.text for each in ("acme", "beta", "gamma")] == [True, True, False]
+    assert (await browser.get(await redirected_back(browser, issuer, tenant="gamma"))).status_code == 403
     await browser.get(await redirected_back(browser, issuer, tenant="beta"))
     assert (await browser.get("/session")).json()["tenant"] == "beta"
 

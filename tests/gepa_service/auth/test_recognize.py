@@ -6,8 +6,7 @@ from gepa_service.auth import oidc
 from gepa_service.auth.job_tokens import JobTokens
 from gepa_service.auth.keys import make_key
 from gepa_service.auth.oidc import OidcTokens
-from gepa_service.auth.permissions import Principal
-from gepa_service.auth.recognize import LONGEST_TOKEN, Recognizer, TenantNeeded, make_member
+from gepa_service.auth.recognize import LONGEST_TOKEN, Recognizer, make_member
 from gepa_service.records import RecordStore
 from tests.gepa_service.auth.oidc_issuer import AUDIENCE, OidcIssuer
 
@@ -17,18 +16,6 @@ def recognize(records: RecordStore, issuer: OidcIssuer) -> Recognizer:
     issuer.add_key("k1")
     tokens = OidcTokens([oidc.OidcIssuer(issuer.url, AUDIENCE)])
     return Recognizer(records, JobTokens(records, [b"m" * 32]), tokens)
-
-
-def test_a_member_of_several_tenants_names_one(records: RecordStore, recognize: Recognizer, issuer: OidcIssuer) -> None:
-    records.insert(make_member("acme", issuer.url, "ann", "owner"))
-    records.insert(make_member("beta", issuer.url, "ann", "viewer"))
-    records.insert(make_member("gamma", "https://elsewhere.example", "ann", "owner"))
-    token = issuer.token("k1")
-    with pytest.raises(TenantNeeded) as raised:
-        recognize(token)
-    assert raised.value.tenants == ["acme", "beta"]
-    assert recognize(token, "beta") == Principal("beta", "viewer", "oidc:ann")
-    assert recognize(token, "gamma") is None
 
 
 def test_a_key_is_refused_for_another_tenant_than_its_own(records: RecordStore, recognize: Recognizer) -> None:
