@@ -78,7 +78,7 @@ WRONG: list[tuple[dict[str, Any], str | None, str]] = [
         "options.model_providers",
         "not a public host",
     ),
-    ({"reflection_lm": "x/y", "options": {"reflection_lm_kwargs": {"api_key": "sk"}}}, None, "secret"),
+    ({"reflection_lm": "x/y", "options": {"reflection_lm_kwargs": {"f": [{"api_key": "sk"}]}}}, None, "secret"),
     ({"reflection_lm": "x/y", "options": {"reflection_lm_kwargs": {"api_base": "http://a"}}}, None, "provider"),
     ({"options": {"pass_env": ["LD_PRELOAD"]}}, "options.pass_env", "cannot be the name of a secret"),
     ({"options": {"secret_headers": ["a.com X=PATH"]}}, "options.pass_env", "cannot be the name of a secret"),
@@ -110,7 +110,7 @@ async def test_a_wrong_field_is_refused_and_named(editor: Caller, program: str) 
 
 
 async def test_jobs_are_listed_in_pages_and_by_status(editor: Caller, program: str) -> None:
-    made = [await submitted(editor, program) for _ in range(3)]
+    made = [await submitted(editor, program, options={"sandbox_memory_mb": 16_384}) for _ in range(3)]
     await editor("POST", f"/job/{made[0]}/cancel")
     first = (await editor("GET", "/jobs?limit=2")).json()
     rest = (await editor("GET", f"/jobs?limit=2&after={first['next']}")).json()

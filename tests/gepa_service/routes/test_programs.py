@@ -48,11 +48,12 @@ async def test_versions_are_listed_and_shown_with_who_promoted_them(editor: Call
     assert (listed, rest["next"]) == (["program_b", "an-id-of-its-own", "program_a"], None)
     for query, found in (("verdict=improved", "program_a"), ("job_id=job_2", "program_b"), ("line=other", "program_b")):
         assert [each["program_id"] for each in (await editor("GET", f"/programs?{query}")).json()["items"]] == [found]
-    await editor("POST", "/program/program_a/promote", {})
+    await editor("POST", "/program/program_a/promote", FORCE)
     shown = (await editor("GET", "/program/program_a")).json()
     assert (shown["texts"], shown["parents"]) == ({"prompt": "a"}, ["program_0"])
     assert (shown["diff"], shown["active"]) == ("d", True)
-    assert [each["actor"] for each in shown["promotions"]] == ["key:acme-editor"]
+    made = [(each["actor"], each["forced"]) for each in shown["promotions"]]
+    assert made == [("key:acme-editor", None)], "its certificate needs no force"
 
 
 @pytest.mark.parametrize(("verdict", "leaks"), [(None, False), ("no difference", False), ("improved", True)])
@@ -82,7 +83,7 @@ async def test_rollbacks_return_to_the_version_before_each(editor: Caller, acme:
     assert (await editor("POST", "/program/program_a/promote", {})).status_code == 409
     none = (await editor("POST", "/program/program_a/rollback")).json()
     assert (none["program_id"], none["before"]) == (None, "program_a")
-    assert (await editor("GET", "/programs/active")).json()["items"] == []
+    assert await active(editor) is None
     assert (await editor("POST", "/program/program_a/promote")).json()["before"] is None
 
 
@@ -115,7 +116,7 @@ async def test_promotions_at_once_come_one_after_the_other(editor: Caller, acme:
     rest = (await editor("GET", f"/programs/active?after={first['next']}")).json()
     found = {each["line"]: each["program_id"] for each in first["items"] + rest["items"]}
     assert found == {"https://x/o/r": chain[-1], "another": "program_w"}
-    assert (len(first["items"]), rest["next"]) == (1, None)
+    assert (len(first["items"]), len(rest["items"]), rest["next"]) == (1, 1, None)
 
 
 @pytest.fixture
