@@ -26,8 +26,8 @@ def test_a_token_opens_the_run_of_its_job_alone_until_another_attempt_begins(ser
         for run_id in (other.id, "absent", "../x", f"{own.id}/../{other.id}", ""):
             with pytest.raises(NoSuchRun):
                 store.run(run_id)
-        with pytest.raises(NoSuchRun):
-            store.create(StoredRun(id="another", config={}))
+        body = dumped({"run": StoredRun(id="another", config={})})
+        assert post(service, own, f"/job/{own.id}/journal/create", body).status_code == 404
         with pytest.raises(JournalError):
             store.runs()
         service.records.replace(service.get(own).model_copy(update={"attempts": 2}))

@@ -7,7 +7,7 @@ from gepa_service.jobs.dispatcher import Queue
 from gepa_service.jobs.messages import Ended, Report
 from gepa_service.jobs.month_spending import count_spending, usage_of
 from gepa_service.model.tenant import Usage
-from gepa_service.model.work import ProgramWork, Work
+from gepa_service.model.work import ProgramWork
 from tests.gepa_client.journal.sample_runs import ended as ended_attempt
 from tests.gepa_client.journal.sample_runs import sent
 from tests.gepa_service.platform import Platform
@@ -62,6 +62,6 @@ def test_what_a_job_costs_until_its_process_has_ended_is_counted_after_it_was_ca
     service.journals.write(job.id, "driver", [sent(0), ended_attempt(0, usage={"cost_usd": 1.0})])
     control.cancel(service.of("acme"), service.journals, service.get(job), "key:ann")
     assert attempt.report(Report()).is_over
-    found = service.records.get(Work, "acme", job.id)
-    assert found is not None
+    found, run = service.get(job), service.journals.run(job.id)
     assert (found.status, found.cost_usd, spent(service)[0]) == ("cancelled", 1.0, 1.0)
+    assert (run.status, run.claim.owner) == ("cancelled", None)

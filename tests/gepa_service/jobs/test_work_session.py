@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from evolverpc_common.output_tail import OutputTail
+from gepa_client.errors import ConnectionLost, StoreUnavailable
+from gepa_client.sandboxing.session import SessionNotStarted
 from gepa_client.sandboxing.session_interface import RUN_LABEL
 from gepa_client.settings.run_config import RunConfig
 from gepa_service.jobs.job_environment import basic_environment
-from gepa_service.jobs.work_session import end_earlier_attempts
+from gepa_service.jobs.work_session import end_earlier_attempts, ended_by, saved_program
 from sandbox_runtime import Command, PreparedEnvironment, Recipe, SandboxSpec
 from sandbox_runtime.backends.modal.backend import ModalBackend
 from tests.support.modal_cloud import found_by_this_process, loopback_modal_beside
@@ -49,3 +51,15 @@ def test_builds_of_jobs_use_the_mirrors_and_the_proxy_of_the_operator_and_no_oth
     found = basic_environment(tmp_path)
     assert {name: found.get(name) for name in given} == given
     assert "AWS_SECRET_ACCESS_KEY" not in found
+
+
+def test_the_program_json_of_a_folder_comes_before_its_other_files(tmp_path: Path) -> None:
+    for name in ("metadata", "program"):
+        (tmp_path / f"{name}.json").write_text(f'{{"of": "{name}"}}')
+    assert saved_program(tmp_path) == {"of": "program"}
+
+
+def test_what_infrastructure_ended_is_continued_and_other_work_fails_with_what_was_printed_last() -> None:
+    assert [ended_by(each("away")).status for each in (StoreUnavailable, ConnectionLost)] == ["interrupted"] * 2
+    (broken := SessionNotStarted("it does not start", must_publish=False)).add_note("the last line")
+    assert ended_by(broken).status == "failed" and "the last line" in (ended_by(broken).reason or "")
