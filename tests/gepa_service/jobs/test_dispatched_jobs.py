@@ -21,7 +21,7 @@ def test_a_job_that_is_handed_over_continues_where_it_was_and_a_new_budget_reach
     with working(service.parts(), service.place()):
         service.until(job, lambda found: found.progress.metric_calls > 10)
     left = service.get(job)
-    assert (left.status, left.reason) == ("pending", "the service was stopped")
+    assert (left.status, left.reason, left.setbacks) == ("pending", "the service was stopped", 0)
     assert not processes_of(job)
     before, calls = service.journals.parts(job.id)["search"], left.progress.metric_calls
     with working(service.parts(), service.place()):
