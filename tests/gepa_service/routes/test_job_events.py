@@ -183,6 +183,7 @@ async def test_a_job_that_cannot_be_read_ends_no_stream_of_another(
         damaged.clear()
         acme.remove(Work, jobs[0].id)
         assert (await opened[0]).named == ["end"]
+        await asyncio.to_thread(until, lambda: app.state.streams.open == 0)
 
 
 def test_the_python_client_submits_follows_and_reads_jobs(
@@ -227,7 +228,6 @@ async def test_the_report_is_a_page_with_no_address_of_the_service(editor: Calle
     answered = await editor("GET", f"/job/{ended.id}/report")
     assert answered.status_code == 200, answered.text
     assert answered.headers["content-type"].startswith("text/html")
-    assert "Best candidate" in answered.text or "report" in answered.text
     assert not [secret for secret in SECRETS if secret in answered.text]
 
 

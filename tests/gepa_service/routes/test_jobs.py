@@ -115,7 +115,6 @@ async def test_jobs_are_listed_in_pages_and_by_status(editor: Caller, program: s
     first = (await editor("GET", "/jobs?limit=2")).json()
     rest = (await editor("GET", f"/jobs?limit=2&after={first['next']}")).json()
     assert [each["job_id"] for each in first["items"] + rest["items"]] == made[::-1]
-    assert rest["next"] is None
     cancelled = (await editor("GET", "/jobs?status=cancelled&status=failed")).json()
     assert [each["job_id"] for each in cancelled["items"]] == made[:1]
     for query in ("status=lost", "limit=0", "limit=1000", "after=" + "x" * 100, "after=a%00b"):
@@ -126,7 +125,8 @@ async def test_a_pending_job_is_paused_resumed_and_cancelled(editor: Caller, pro
     made = await editor("POST", "/optimize", {"repo_url": program, "options": {"auto": "light"}})
     job_id = made.json()["job_id"]
     assert (await editor("POST", f"/job/{job_id}/pause")).json()["status"] == "paused"
-    assert (await editor("POST", f"/job/{job_id}/resume")).json()["status"] == "pending"
+    resumed = (await editor("POST", f"/job/{job_id}/resume")).json()
+    assert (resumed["status"], resumed["reason"]) == ("pending", None)
     for budget in ({}, {"max_metric_calls": -1}, {"seed": 1}, {"max_cost_usd": "x"}):
         assert (await editor("PATCH", f"/job/{job_id}", budget)).status_code == 422
     changed = await editor("PATCH", f"/job/{job_id}", {"max_metric_calls": 99, "max_cost_usd": 2})
