@@ -1,7 +1,6 @@
 """Work on a node of a real Ray cluster; a cluster that is away, or would let everyone in, harms none."""
 
 import importlib.util
-import socket
 import time
 from dataclasses import replace
 
@@ -19,6 +18,7 @@ from gepa_service.model.tenant import TENANTS
 from gepa_service.model.work import ProgramWork, TaskResult, Work
 from gepa_service.service import Revealed
 from tests.gepa_service.engines.ray_cluster import ray_cluster
+from tests.gepa_service.faults.processes import listening
 from tests.gepa_service.platform import Platform, working
 from tests.sandbox_runtime.source.repositories import commit
 
@@ -91,7 +91,7 @@ def test_sandboxes_on_a_node_reach_no_port_of_ray_and_see_none_of_its_variables_
             monkeypatch.setenv(name, value)
         row = {"ports": [cluster.port, cluster.client_port], "token": cluster.variables["RAY_AUTH_TOKEN_PATH"]}
         for port in row["ports"]:
-            socket.create_connection(("127.0.0.1", port), 10).close()
+            listening(port)
         task = ProgramWork(tasks=({"row": row, "task_id": "0"},))
         batch = service.work("rollouts", service.folder / "looks", task, pass_env=["OWN_KEY"])
         with working(service.parts(), service.place(), engine=cluster.address):
