@@ -162,9 +162,10 @@ def job(**fields: object) -> Work:
 
 
 async def test_usage_counts_this_months_jobs_their_cost_and_requests(call: Client, records: RecordStore) -> None:
-    running, ended, pending = job(status="running"), job(status="completed"), job()
-    foreign = job().model_copy(update={"tenant": "beta"})
-    before = job(status="completed").model_copy(update={"id": id_at("job", now() - timedelta(days=32))})
+    running, foreign, pending = job(status="running"), job().model_copy(update={"tenant": "beta"}), job()
+    month = now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    of_month = [id_at("job", month + timedelta(seconds=at)) for at in (-1, 1)]
+    before, ended = (job(status="completed").model_copy(update={"id": each}) for each in of_month)
     for each in (running, ended, pending, foreign, before):
         records.insert(each)
     records.insert(Usage(tenant="acme", id=month_id(now()), usd=1.25))
@@ -229,8 +230,11 @@ async def test_each_log_line_is_json_with_the_request_its_tenant_and_its_work(
     with caplog.at_level("INFO", logger="gepa_service"):
         response = await call("viewer", "GET", f"/job/{made.id}", X_Request_ID="given-1")
         other = await call(None, "GET", "/health", X_Request_ID="not one\\n")
+        for path in ("/execute_step/s", "/api/internal/rollouts/batch/b"):
+            await call("viewer", "GET", path)
     assert response.headers["x-request-id"] == "given-1"
     assert re.fullmatch("[0-9a-f]{32}", other.headers["x-request-id"])
-    [found, _] = [json.loads(line) for line in lines]
+    [found, _, step, batch] = [json.loads(line) for line in lines]
+    assert (step["work"], batch["work"]) == ("s", "b")
     expected = {"request": "given-1", "tenant": "acme", "work": made.id, "status": 200, "message": "GET /job/{job_id}"}
     assert {name: found[name] for name in expected} == expected

@@ -76,15 +76,12 @@ def signed(changes: dict[str, Any], key: bytes | None = None, algorithm: str = "
 
 FORGED: dict[str, Callable[[], str]] = {
     "alg none": lambda: f"{part({'alg': 'none', 'typ': 'JWT'})}.{part(claims())}.",
-    "alg none with a signature": lambda: f"{part({'alg': 'none'})}.{part(claims())}.{signed({}).split('.')[2]}",
     "no signature": lambda: signed({}).rpartition(".")[0] + ".",
     "another algorithm": lambda: signed({}, algorithm="HS512", key=signing_key(MASTER) * 2),
     "another key": lambda: signed({}, key=b"x" * 32),
     "the master key itself": lambda: signed({}, key=MASTER),
     "another job": lambda: _with_claims(aud="job_2"),
-    "a job that is absent": lambda: signed({"aud": "job_2"}),
     "a foreign tenant's job": lambda: signed({"tenant": "other"}),
-    "expired": lambda: signed({"iat": 1_000_000_000, "exp": 1_000_000_060}),
     "valid too long": lambda: signed({"exp": int(now().timestamp()) + LONGEST_S + 60}),
     "expiry is a text": lambda: signed({"exp": "9999999999"}),
     "another issuer": lambda: signed({"iss": "elsewhere"}),

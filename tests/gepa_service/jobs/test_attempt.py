@@ -60,6 +60,7 @@ def test_a_job_whose_attempts_ended_too_often_fails_without_a_further_process(se
 
     job = attempted(service, process, MOST_SETBACKS + 1)
     assert (job.status, "its attempts ended" in (job.reason or "")) == ("failed", True)
+    assert (job.failure or {})["kind"] == "run"
 
 
 @pytest.mark.parametrize(("setbacks", "status"), [(0, "pending"), (TRIES_OF_CODE, "completed")])

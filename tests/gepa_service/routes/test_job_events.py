@@ -44,10 +44,10 @@ async def streaming(
 ) -> AsyncIterator[AsyncIterator[str]]:
     """Yield the lines of a stream, which stays open for the block."""
     headers = {"Authorization": f"Bearer {key}", **({"Last-Event-ID": last} if last is not None else {})}
-    limits = httpx.Timeout(WAIT_S)
+    limits, other = httpx.Timeout(WAIT_S), {"after": "ab-3"} if last is not None else {}
     async with (
         httpx.AsyncClient(timeout=limits) as client,
-        client.stream("GET", f"{url}/job/{job_id}/stream", headers=headers) as response,
+        client.stream("GET", f"{url}/job/{job_id}/stream", params=other, headers=headers) as response,
     ):
         assert response.status_code == 200
         assert response.headers["content-type"].startswith("text/event-stream")

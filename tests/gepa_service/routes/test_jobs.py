@@ -78,6 +78,7 @@ WRONG: list[tuple[dict[str, Any], str | None, str]] = [
         "options.model_providers",
         "not a public host",
     ),
+    ({"options": {"model_providers": {"o": {"base_url": "https://a", "key_env": "PATH"}}}}, None, "name of a secret"),
     ({"reflection_lm": "x/y", "options": {"reflection_lm_kwargs": {"f": [{"api_key": "sk"}]}}}, None, "secret"),
     ({"reflection_lm": "x/y", "options": {"reflection_lm_kwargs": {"api_base": "http://a"}}}, None, "provider"),
     ({"options": {"pass_env": ["LD_PRELOAD"]}}, "options.pass_env", "cannot be the name of a secret"),

@@ -12,6 +12,7 @@ import pytest
 from gepa_service.api.routes import delivery
 from gepa_service.jobs.promotions import promote, promotions_of
 from gepa_service.model.program_version import Delivery, Installation, Program, Promotion, Repository
+from gepa_service.model.work import Work
 from gepa_service.records import TenantRecords
 from tests.gepa_service.github_server import INSTALLATION, LoopbackGitHub
 from tests.gepa_service.routes.conftest import Caller
@@ -146,11 +147,12 @@ async def test_a_version_is_delivered_as_a_pull_request_once(
     github_client: httpx.AsyncClient,
     acme: TenantRecords,
     changed: tuple[Path, str, str],
+    ended: Work,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder, base, patch = changed
     certificate = {"statement": "It improved."}
-    fields = {"patch": patch, "certificate": certificate, "verdict": "improved"}
+    fields = {"patch": patch, "certificate": certificate, "verdict": "improved", "job_id": ended.id}
     version(acme, "a", **connected(acme, github, folder, base), **fields)
     editor = Caller(github_client, "acme-editor")
     acme.insert(Delivery(tenant="acme", id="program_a", branch="program_a", commit="", actor="key:gone"))
@@ -165,6 +167,7 @@ async def test_a_version_is_delivered_as_a_pull_request_once(
     (pull,) = github.pulls
     assert (pull["head"], pull["base"], pull["title"]) == ("program_a", "next", "Better answers")
     assert "It improved." in pull["body"]
+    assert "Verdict of the certificate: improved" in pull["body"]
     assert git(bare, "show", "program_a:program.py") == "print('three')"
     assert git(bare, "show", "program_a:new.py") == "y = 2"
     assert git(bare, "show", "program_a:.gepa/best_candidate.json") == '{\n  "prompt": "a"\n}'
