@@ -41,7 +41,7 @@ def run(example, candidate):
         raise ValueError("no such word")
     if "pid" in example:
         return os.getcwd()
-    return f"{candidate['prompt']} {example['text']} {os.environ.get('OWN_KEY', 'none')}"
+    return f"{candidate['prompt']} {example['text']} {os.environ.get('OWN_KEY') or example.get('model_id', 'none')}"
 
 
 def score(example, output):
@@ -187,11 +187,11 @@ async def test_the_time_of_a_batch_cancels_the_rest_and_a_task_has_its_own(
 async def test_batches_whose_process_is_killed_continue_with_the_tasks_that_are_left_and_one_is_cancelled(
     editor: Caller, program: str, dispatcher: None, acme: TenantRecords, tmp_path: Path
 ) -> None:
-    short = of_rows([{"text": f"t{at}", "sleep": 0 if at < 2 else 1} for at in range(6)])
+    short = of_rows([{"text": f"t{at}", "sleep": 0 if at in (1, 2) else 1} for at in range(6)])
     slow = of_rows([{"text": "a"}, {"text": "b"}, {"text": "slow", "sleep": 90}])
     batches = []
     for tasks in (short, slow):
-        body = {"repo_url": program, "tasks": tasks, "config": {"parallelism": 1}}
+        body = {"repo_url": program, "tasks": tasks, "config": {"parallelism": 2}}
         batches.append((await editor("POST", "/api/internal/rollouts/batch", body)).json()["batch_id"])
     await eventually(lambda: all(acme.count(TaskResult, {"work_id": each}) > 1 for each in batches), WAIT_S)
     [process] = shared_processes_in(tmp_path / "works")
@@ -252,17 +252,21 @@ async def test_a_step_makes_a_version_of_code_that_a_batch_runs_in_all_its_sandb
     assert (version["texts"], version["parents"], version["commit"]) == ({"prompt": "better"}, [], step["commit"])
     again = await editor("POST", "/execute_step", body)
     assert (again.status_code, again.json()["field"]) == (409, "program_id")
+    added = "--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+new\n"
+    fields = {"mutation_type": "code", "diff": added, "test_examples": [{"text": "a"}], "wait_s": WAIT_S}
+    further = (await editor("POST", "/execute_step", {**fields, "parent_program_id": "next"})).json()
+    assert (further["status"], further["error"]) == ("success", None)
     tasks = {
-        "agent_id": "next",
+        "agent_id": further["program_id"],
         "system_prompt": "best",
         "tasks": of_rows([{"text": "a"}]),
-        "config": {"parallelism": 4},
+        "config": {"parallelism": 4, "model_id": "p/m"},
     }
     tasks["options"] = {"sandboxes": 2}
     ended, results = await polled(
         editor, (await editor("POST", "/api/internal/rollouts/batch", tasks)).json()["batch_id"]
     )
-    assert [each["output"] for each in results] == ["best a none!"], (ended, results)
+    assert [each["output"] for each in results] == ["best a p/m!"], (ended, results)
     patch = (await editor("POST", "/program/next/deliver", {"mode": "patch"})).json()["patch"]
     applied = await asyncio.to_thread(
         subprocess.run, ["git", "-C", program, "apply", "-"], input=patch, text=True, check=False

@@ -64,7 +64,6 @@ def test_a_secret_that_is_moved_to_another_name_or_tenant_cannot_be_read(vault: 
     vault.records.insert(found.model_copy(update={"tenant": "beta", "version": 0}))
     with pytest.raises(SecretDamaged):
         revealed(vault, "beta")
-    assert values(vault) == {"MODEL_KEY": VALUE}
 
 
 @pytest.mark.parametrize("position", [0, 21, 49])
@@ -95,7 +94,6 @@ def test_a_wrong_master_key_is_a_clear_error_and_damages_nothing(vault: Vault) -
             attempt()
     assert (vault.records.get(Tenant, TENANTS, "acme"), vault.records.get(Secret, "acme", "MODEL_KEY")) == before
     assert vault.records.get(Tenant, TENANTS, "beta").wrapped_key is None
-    assert values(vault) == {"MODEL_KEY": VALUE}
 
 
 def test_a_new_tenant_key_encrypts_all_secrets_again(vault: Vault) -> None:
