@@ -15,7 +15,9 @@ def test_a_refusal_is_a_problem_with_its_status_and_kind(tmp_path: Path) -> None
         with pytest.raises(ServiceProblem):
             client.job("job_of/another?")
         viewer = client.create_key(KeyRequest(name="reader", role="viewer")).key
-        with ServiceClient(url, viewer) as reading:
+        with ServiceClient(url, viewer, tenant="other") as reading, pytest.raises(ServiceProblem, match="401"):
+            reading.jobs()
+        with ServiceClient(url, viewer, tenant="acme") as reading:
             assert reading.jobs(status=["running", "paused"]).items == []
             with pytest.raises(ServiceProblem) as forbidden:
                 reading.create_key(KeyRequest(name="more", role="owner"))
@@ -50,9 +52,11 @@ def test_a_stream_that_is_cut_continues_after_the_last_event_that_came() -> None
         first = (
             b'id: a-0\ndata: {"event": "job", "n": 0}\n\nid: a-1\ndata: {"event": "job", "n": 1}\n\nid: a-2\ndata: {"ev'
         )
-        last = b'id: a-2\ndata: {"event": "job", "n": 2}\n\nevent: end\ndata: {}\n\n'
+        if len(seen) == 2:
+            return Response(status_code=429)  # it follows as many jobs as it may
+        last = b'event: revoked\ndata: {}\n\nid: a-2\ndata: {"event": "job", "n": 2}\n\nevent: end\ndata: {}\n\n'
         return Response(first if len(seen) == 1 else last, media_type="text/event-stream")
 
     with serving.served_app(app) as url, ServiceClient(url, "key") as client:
         assert [event["n"] for event in client.follow("job_1")] == [0, 1, 2]
-    assert seen == [None, "a-1"]
+    assert seen == [None, "a-1", "a-1"]

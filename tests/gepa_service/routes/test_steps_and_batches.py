@@ -215,15 +215,16 @@ async def test_a_batch_has_the_options_of_the_job_that_made_its_version_and_over
 ) -> None:
     made = {"seed": 3, "sandboxes": 4, "sandbox_memory_mb": 512, "pass_env": ["KEY"], "server_args": "--workers 2"}
     acme.insert(Work(tenant="acme", id="job_1", repo_url=program, settings=made, created_by="key:x"))
-    texts = {"prompt": "better"}
-    acme.insert(Program(tenant="acme", id="version", line="line", job_id="job_1", repo_url=program, texts=texts))
+    of_version = {"texts": {"prompt": "better"}, "base_commit": "c" * 40}
+    acme.insert(Program(tenant="acme", id="version", line="line", job_id="job_1", repo_url=program, **of_version))
     own = {"sandbox_memory_mb": 1024, "server_args": "--concurrency 2"}
     body = {"agent_id": "version", "tasks": of_rows([{"text": "a"}]), "options": own}
     accepted = await editor("POST", "/api/internal/rollouts/batch", body)
     work = acme.get(Work, accepted.json()["batch_id"])
     flags = "--workers 2 --concurrency 2"
     assert work is not None
-    assert work.settings == {"repo": program, "sandbox_memory_mb": 1024, "pass_env": ["KEY"], "server_args": flags}
+    expected = {"repo": program, "sandbox_memory_mb": 1024, "pass_env": ["KEY"], "server_args": flags}
+    assert work.settings == {**expected, "ref": "c" * 40}
 
 
 async def test_a_step_makes_a_version_of_code_that_a_batch_runs_in_all_its_sandboxes(
