@@ -15,9 +15,9 @@ def records(tmp_path: Path, short: Path) -> SandboxRecords:
     return SandboxRecords("process", state=tmp_path / "state", sockets=short)
 
 
-def test_a_record_is_read_as_it_was_written(records: SandboxRecords) -> None:
+def test_a_record_is_read_as_it_was_written(records: SandboxRecords, tmp_path: Path) -> None:
     record = records.add({"run": "r1"})
-    (read,) = records.all()
+    (read,) = SandboxRecords("process", state=tmp_path / "state", sockets=tmp_path / "elsewhere").all()
     assert read == record
     assert (read.labels, read.is_orphan) == ({"run": "r1"}, False)
     assert all(is_private(folder) for folder in (read.folder, read.sockets))

@@ -46,7 +46,7 @@ def test_a_run_takes_what_it_can(action: AnyAction) -> None:
         (Hint(text="warm"), {"program_proposes": True}, "hints need a run with `reflection_lm`"),
         (SetBudget(max_metric_calls=40), {}, "`max_metric_calls` 40 is not above the 40 that"),
         (SetBudget(max_cost_usd=9), {"fixed": {"max_cost_usd": "the gateway holds it"}}, "the gateway holds it"),
-        (SetBudget(), {}, "names at least one limit"),
+        (SetBudget(max_cost_usd=None), {}, "names at least one limit"),
     ],
 )
 def test_a_run_states_why_it_does_not_take_the_rest(action: AnyAction, situation: dict[str, Any], reason: str) -> None:

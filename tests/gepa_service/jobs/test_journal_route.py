@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gepa_client.errors import ClaimLost, JournalError, NoSuchRun
+from gepa_client.errors import ClaimLost, JournalError, NoSuchRun, RunExists
 from gepa_client.journal.entries import StoredRun
 from gepa_client.journal.http_messages import METHODS, dumped
 from gepa_client.journal.http_store import HttpStore
@@ -30,6 +30,8 @@ def test_a_token_opens_the_run_of_its_job_alone_until_another_attempt_begins(ser
         assert post(service, own, f"/job/{own.id}/journal/create", body).status_code == 404
         with pytest.raises(JournalError):
             store.runs()
+        with pytest.raises(RunExists):
+            store.create(store.run(own.id))
         service.records.replace(service.get(own).model_copy(update={"attempts": 2}))
         with pytest.raises(ClaimLost, match="refuses the token"):
             store.run(own.id)
