@@ -20,6 +20,7 @@ DEPTH = 1500
         ("rows.json", b"[1]", "row 0 is not a JSON object"),
         ("rows.json", b"[\n{]", "line 2: not JSON"),
         ("rows.jsonl", b'{"a": 1}\n[]', "line 2 is not a JSON object"),
+        ("rows.jsonl", b'{"a": 1}\n\n{"a": 1e400}\n', "line 3: not JSON"),
         ("rows.csv", b"a,a\n1,2", "the header has repeated names"),
         ("rows.csv", b"text;label\nhi;a\n", "one column, 'text;label': is ';' the separator?"),
         ("rows.csv", b"a,b\n1", "line 2 has 1 values for 2 columns"),

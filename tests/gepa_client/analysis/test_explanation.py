@@ -85,13 +85,15 @@ def test_each_step_has_its_minibatch_and_the_rows_that_it_moved(
 
 def test_rejected_proposals_have_their_words_and_why(serve: Serve, cli: Cli, words: Script, tmp_path: Path) -> None:
     words.propose = lambda params: {"texts": {"rules": f"{params['candidate']['rules']} useless"}}
-    assert cli("optimize", serve(words), "--max-metric-calls", 40, "--check", "off").status == 0
+    assert cli("optimize", serve(words), "--max-metric-calls", 40, "--check", "off", "--proposals", 2).status == 0
     found = explained(tmp_path / STORE)
     assert (found.best, found.overall, found.steps) == (0, None, ())
     assert found.proposed == len(found.others) > 1
     with closing(open_store(str(tmp_path / STORE))) as store:
         run = find_run(store, "last")
         history = proposals.ProposalHistory(store, run, store.candidates(run.id))
+        rows = [row for number in found.others for row in history.rows(history.recorded[number])]
+    assert all(row.after == row.before is not None for row in rows)
     assert {history.recorded[number].texts["rules"] for number in found.others} == {" useless"}
     assert {(one.outcome, one.why) for one in (history.recorded[number] for number in found.others)} == {
         ("rejected", "not better on its minibatch: 0 -> 0 over 3 rows")

@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from gepa_client import Interrupted, RemoteAdapter
+from gepa_client.analysis.failed_examples import failed_examples, retried_examples
 from gepa_client.journal.entries import SEARCH
 from protocol.errors import InvalidParams, UnknownCandidate
 from tests.gepa_client.journal.sample_runs import RUN
@@ -114,12 +115,14 @@ def test_of_a_whole_batch_that_is_recorded_in_part_the_rest_counts(server, store
     with pytest.raises(Interrupted):
         in_a_process(server, store, lambda adapter: adapter.evaluate(rows(4), SEED), max_attempts=1)
     server.limits["max_batch_size"] = 4
-    server.evaluate_one = lambda *_: server.ok(0.5)
+    server.evaluate_one = lambda _, example, __: server.ok(0.5) if example.data["n"] < 3 else server.failed()
 
     def work(adapter):
         return adapter.evaluate(rows(4), SEED).scores, adapter.tally.examples
 
-    assert in_a_process(server, store, work) == ([1.0, 1.0, 0.5, 0.5], 2)
+    assert in_a_process(server, store, work) == ([1.0, 1.0, 0.5, 0.0], 2)
+    assert failed_examples(store, RUN.id).failed == 1
+    assert retried_examples(store, RUN.id).examples == 2
 
 
 def test_large_outputs_stay_in_the_journal_and_are_read_when_asked_for(server, store):

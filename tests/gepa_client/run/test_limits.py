@@ -71,7 +71,6 @@ def test_time_ends_a_run_after_what_is_in_flight_and_counts_only_while_it_runs(
     assert ended.status == 0, ended.stdout + ended.stderr
     finished = ended.event("finished")
     assert (finished["status"], finished["reason"]) == ("completed", "max_seconds of 1.5 is reached")
-    assert finished["seconds"] < 10.0
     with stored(tmp_path) as (store, run_id):
         assert 1.4 < store.run(run_id).counters["active_seconds"] < 8.0
         numbers = [entry for entry in store.entries(run_id, SEARCH, limit=10_000) if entry.kind == "evaluate"]

@@ -9,7 +9,7 @@ from typing import Any
 from gepa_client import load_result
 from gepa_client.journal.entries import REFLECTIVE_DATASET, SEARCH, SteeringRequest
 from gepa_client.journal.history import entries
-from gepa_client.journal.steer_entries import Pin
+from gepa_client.journal.steer_entries import Pin, Propose, Withdraw
 from gepa_client.journal.store import open_store
 from gepa_client.page.proposal_details import proposals
 from gepa_client.steering.user_requests import request
@@ -112,6 +112,8 @@ def test_hints_are_in_prompts_as_long_as_they_are_in_force_and_what_cannot_be_ta
         for at, (action, _) in enumerate(HOSTILE):  # as another version, or another program, may write them
             store.add_request(run, SteeringRequest(f"r{at}", action, "\ud800<b>\x1b[31m", "\0"))
         with ThreadPoolExecutor(4) as pool:
+            request(store, run, Propose(texts={"rules": "sea"}), request_id="sea", by="ann")
+            request(store, run, Withdraw(request="sea"), request_id="no", by="ann")
             pin = Pin(candidate=0)
             same = [pool.submit(request, store, run, pin, request_id="both", by="two@desks") for _ in range(8)]
             assert {each.result().id for each in same} == {"both"}
@@ -121,7 +123,6 @@ def test_hints_are_in_prompts_as_long_as_they_are_in_force_and_what_cannot_be_ta
     assert ended.status == 0, ended.stdout + ended.stderr
     prompts = [body["messages"][0]["content"] for body in words.calls("complete")]
     heading = "\n\n# Hints from the person who runs this optimization\n\nPrefer warm colours."
-    assert len(prompts) > 2
     assert all(heading in prompt for prompt in prompts)
     assert ["Think of the sea." in prompt for prompt in prompts] == [True] * 2 + [False] * (len(prompts) - 2)
     assert cli("replay", run, "--json").found == ended.found
@@ -139,5 +140,7 @@ def test_hints_are_in_prompts_as_long_as_they_are_in_force_and_what_cannot_be_ta
         assert answered[f"r{at}"].outcome == "refused", action
         assert reason in (answered[f"r{at}"].reason or ""), action
     taken = [event for event in ended.events if event["event"] == "steered" and event["refused"] is None]
-    assert [event["action"] for event in taken] == ["hint", "hint", "pin"]
-    assert "\x1b" not in cli("steer", "list", run).stdout
+    assert [event["action"] for event in taken] == ["hint", "hint", "propose", "withdraw", "pin"]
+    listed = cli("steer", "list", run).stdout
+    assert "withdrawn by ann" in listed
+    assert "\x1b" not in listed

@@ -37,7 +37,6 @@ def test_equals_are_dropped_in_at_most_the_stated_share_of_races_better_ones_les
     equal, _ = share_dropped(0.0)
     worse, rows = share_dropped(-0.1)
     assert better < equal <= ERROR
-    assert equal < worse
     assert worse >= 0.95
     assert rows < 0.25
 
@@ -61,7 +60,6 @@ def test_scores_may_have_any_unit_and_sign(unit: float) -> None:
 def test_targets_vary_with_parent_and_best_and_have_the_mean_of_the_best() -> None:
     pool = [{0: 0.0, 1: 0.0, 2: 1.0, 3: 0.0}, {0: 1.0, 1: 1.0, 2: 1.0, 3: 0.0}, {0: 0.0, 1: 1.0, 2: 0.0, 3: 0.0}]
     assert targets(pool, pool[0]) == {0: 0.75, 1: 0.75, 2: 1.25, 3: 0.25}
-    assert sum(targets(pool, pool[0]).values()) == sum(pool[1].values())
     assert targets(pool, pool[1]) == pool[1]
 
 

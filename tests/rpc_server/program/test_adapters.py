@@ -92,12 +92,14 @@ async def test_trajectories_are_kept_up_to_so_many_bytes_whole_batches_oldest_fi
         first, second = [await running.evaluate(big, {"text": "a"}, capture_traces=True) for _ in range(2)]
         for results in (first, second):
             await running.program.call("make_reflective_dataset", reflection(results, [big, {"text": "a"}]))
-        third = await running.evaluate(big, capture_traces=True)
+        await running.evaluate(big, capture_traces=True)
         await running.program.call("make_reflective_dataset", reflection(second, [big, {"text": "a"}]))
-        await running.program.call("make_reflective_dataset", reflection(third, [big]))
         with pytest.raises(TrajectoryExpired) as expired:
             await running.program.call("make_reflective_dataset", reflection(first, [big, {"text": "a"}]))
         assert expired.value.details["refs"] == [result["trajectory_ref"] for result in first]
+        too_large = {"text": "x" * 3_000_000}
+        newest = reflection(await running.evaluate(too_large, capture_traces=True), [too_large])
+        assert len((await running.program.call("make_reflective_dataset", newest))["dataset"]["prompt"]) == 1
 
 
 async def test_an_exception_fails_every_example_of_the_batch_with_its_traceback(running):

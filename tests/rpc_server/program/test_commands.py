@@ -113,11 +113,12 @@ async def test_an_answer_that_is_too_long_to_be_kept_is_its_examples_failure_and
 
 
 async def test_a_command_that_exits_at_an_example_is_that_examples_failure_with_its_last_words(program):
-    dying, *others = await program.evaluate({"do": "exit", "half": "{"}, {"output": 1}, {"output": 2})
+    logged = {"do": "result", "result": {"output": 2, "log": "its own"}}
+    dying, *others = await program.evaluate({"do": "exit", "half": "{"}, {"output": 1}, logged)
     assert dying["error"]["type"] == "process_died"
     assert "status 7: sent evaluate; received 1 byte without a newline" in dying["error"]["message"]
     assert dying["error"]["log"] == "last words\n{\n"
-    assert [result["output"] for result in others] == [1, 2]
+    assert [(result["output"], result.get("log")) for result in others] == [(1, None), (2, "its own")]
 
 
 async def test_a_program_with_refs_gets_one_process_whose_state_is_given_to_the_one_that_replaces_it(opened):

@@ -162,6 +162,8 @@ INFRASTRUCTURE = {
     "a limit that ended a back-off": own_limit_of_a_back_off,
     "a database that shuts down": lambda: throw(OfALibrary(sqlstate="57P01")),
     "a database that is lost": lambda: throw(OfALibrary(pgcode="08006")),
+    "a socket that broke": lambda: throw(OfALibrary(rcvd=None, sent=None)),
+    "a deployment that cools down": lambda: throw(OfALibrary(cooldown_time=60)),
 }
 PROGRAM = {
     "an own code": lambda: throw(Carrying(code=503)),
