@@ -31,33 +31,25 @@ def run_of(rows: Any, run: Any, propose: Any = again, **more: Any) -> evolverpc.
     return evolverpc.optimize(program, trainset=rows, propose=propose, **(given | more))
 
 
-@pytest.mark.usefixtures("folder")
-def test_a_program_gets_rows_of_objects_as_they_are_and_a_resumed_run_too() -> None:
+def test_a_program_gets_rows_of_objects_and_files_as_they_are_and_a_resumed_run_too(folder: Path) -> None:
     seen: list[Any] = []
-    rows = [{**ODD, "number": number} for number in range(4)]
+    rows = [{**ODD, "number": number} for number in range(3)]
+    of_file = [{"wei": WEI + number, "half": "\ud83d"} for number in range(4)]
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, of_file)))
 
     def run(row: Any, _: Any) -> Any:
         seen.append(row)
         return row["wei"]
 
-    result = run_of(rows, run)
+    result = run_of(rows, run, valset="rows.jsonl")
     assert result.seed_score == 1
-    assert {repr(row) for row in seen} == {repr(row) for row in rows}
+    assert {repr(row) for row in seen} == {repr(row) for row in [*rows, *of_file]}
     assert "$exact" not in (result.output / "report.html").read_text()
     seen.clear()
-    longer = run_of(rows, run, resume=result.run_id, max_metric_calls=30)
+    longer = run_of(rows, run, valset="rows.jsonl", resume=result.run_id, max_metric_calls=30)
     assert longer.seed_score == 1
-    assert {repr(row) for row in seen} <= {repr(row) for row in rows}
+    assert {repr(row) for row in seen} <= {repr(row) for row in [*rows, *of_file]}
     assert seen
-
-
-def test_a_program_gets_rows_of_files_with_all_digits(folder: Path) -> None:
-    rows = [{"wei": WEI + number, "half": "\ud83d"} for number in range(4)]
-    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    seen: list[Any] = []
-    result = run_of("rows.jsonl", lambda row, _: seen.append(row) or row["wei"])
-    assert result.seed_score == 1
-    assert {repr(row) for row in seen} == {repr(row) for row in rows}
 
 
 @pytest.mark.usefixtures("folder")

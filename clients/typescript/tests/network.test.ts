@@ -1,7 +1,11 @@
 // What examples do over the network decides whether a failure is theirs. Clients of npm: tests/rpc_server/program/test_network_failures_in_node.py.
 import { randomBytes } from "node:crypto";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, get, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, createServer as createDatabase } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { createUnzip, gunzipSync, gzipSync } from "node:zlib";
 import { beforeAll, describe, expect, it } from "vitest";
 import { tracedFetch } from "../src/index.js";
@@ -63,6 +67,14 @@ const HEALTHY: Record<string, readonly [type: object, body: string | Uint8Array]
   ],
   "a stream is of no known kind": [EVENTS, "data: a\n\n"],
 };
+
+/** A package of a database's client, whose error has no code. */
+const POOL = `import { connect } from "node:net";
+export const open = (port) => new Promise((opened) => {
+  const socket = connect(port, "127.0.0.1", () => opened(() => new Promise((_, reject) => {
+    socket.once("close", () => reject(new Error("closed"))).resume().write("x");
+  })));
+});`;
 
 const CUT = gzipSync("data").subarray(0, 8);
 
@@ -297,6 +309,26 @@ describe("an example that threw", () => {
     ],
   ])("and %s is judged by its calls", async (_, run, status) => {
     expect((await resultOf(run)).status).toBe(status);
+  });
+
+  it("and lost the connection that a package had opened before is no fault of the program", async () => {
+    const database = createDatabase((socket) => socket.on("error", () => {}).once("data", () => socket.end()));
+    await new Promise<void>((resolve) => database.listen(0, "127.0.0.1", resolve));
+    const folder = mkdtempSync(join(tmpdir(), "evolverpc-"));
+    try {
+      const client = join(folder, "node_modules", "pool", "index.mjs");
+      mkdirSync(join(client, ".."), { recursive: true });
+      writeFileSync(client, POOL);
+      await served(programOf()); // from here on connections are watched
+      const { open } = await import(pathToFileURL(client).href);
+      const ask = await open((database.address() as AddressInfo).port);
+      await new Promise((resolve) => setTimeout(resolve, 5)); // the example begins after the connection
+      expect((await resultOf(ask)).status).toBe("infra_error");
+      expect((await resultOf(throwing("mine", () => {}))).status).toBe("program_error");
+    } finally {
+      rmSync(folder, { recursive: true });
+      database.close();
+    }
   });
 
   it("names host and reason of the call", async () => {

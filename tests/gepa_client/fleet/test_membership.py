@@ -127,7 +127,7 @@ async def test_endpoints_join_and_leave_with_the_fleet_file(cluster, opened, wat
             await eventually(lambda joined=joined: len(watch.of("joined")) == joined)  # another token, another endpoint
 
 
-async def test_a_bad_fleet_file_changes_nothing_and_is_warned_about_once(cluster, opened, watch, tmp_path):
+async def test_a_bad_fleet_file_changes_nothing_and_an_empty_one_makes_the_run_wait(cluster, opened, watch, tmp_path):
     leader, second = cluster.start(), cluster.start()
     path = tmp_path / "fleet"
     path.write_text(f"{leader.url}\n", encoding="utf-8")
@@ -140,21 +140,12 @@ async def test_a_bad_fleet_file_changes_nothing_and_is_warned_about_once(cluster
         path.unlink()
         await eventually(lambda: len(watch.of("warning")) == 2)
         assert "no such file" in watch.of("warning")[1].detail
-        path.write_text(f"{leader.url}\n{second.url}\n", encoding="utf-8")
-        await eventually(lambda: len(watch.of("joined")) == 2)
-        assert len(watch.of("warning")) == 2
-
-
-async def test_an_emptied_fleet_file_makes_the_run_wait(cluster, opened, watch, tmp_path):
-    leader = cluster.start()
-    path = tmp_path / "fleet"
-    path.write_text(f"{leader.url}\n", encoding="utf-8")
-    async with opened(*read_endpoints_file(path)) as fleet:
-        fleet.follow(path)
         path.write_text("# none today\n", encoding="utf-8")
         await eventually(lambda: watch.of("left"))
-        task = begin(fleet, "a")
+        task = begin(fleet, "b")
         await eventually(lambda: watch.of("waiting"))
         assert fleet.endpoints == []
-        path.write_text(f"{leader.url}\n", encoding="utf-8")
+        path.write_text(f"{leader.url}\n{second.url}\n", encoding="utf-8")
+        await eventually(lambda: len(watch.of("joined")) == 3)
         await results(task)
+        assert len(watch.of("warning")) == 2

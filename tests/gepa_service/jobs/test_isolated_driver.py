@@ -1,5 +1,6 @@
 """A hostile optimizer with a valid token of its job reaches nothing of another job, tenant, or of the machine."""
 
+import asyncio
 import json
 import os
 import re
@@ -8,7 +9,8 @@ import sys
 import tempfile
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -16,7 +18,7 @@ from gepa_client.journal.http_store import HttpStore
 from gepa_client.sandboxing.session_interface import NoSandboxes
 from gepa_client.settings.run_config import RunConfig
 from gepa_service.api.routes import ROUTERS
-from gepa_service.jobs import driver_place, optimization
+from gepa_service.jobs import driver_place, optimization, piped_driver
 from gepa_service.jobs.driver_place import place_for
 from gepa_service.jobs.messages import OptimizeOrder
 from gepa_service.model.work import Work
@@ -87,15 +89,8 @@ def test_a_hostile_optimizer_reaches_nothing_but_its_own(
             "files": [
                 *map(str, (tmp_path / "records.db", tmp_path / "journals.db", others / "token", folder / "job.log")),
                 *map(str, (others, folder / "home", Path(__file__), Path(__file__).parents[3] / "gepa_service")),
-                *(
-                    "/root/.ssh",
-                    "/etc/shadow",
-                    "/etc/ssh",
-                    "/var/log",
-                    "/home",
-                    "/proc/1/root/etc/shadow",
-                    "/sys/kernel",
-                ),
+                *("/root/.ssh", "/etc/shadow", "/etc/ssh", "/var/log", "/home"),
+                *("/proc/1/root/etc/shadow", "/sys/kernel"),
             ],
             "written": [
                 *(sys.prefix + "/x", "/etc/x", "/usr/x", str(folder / "shared" / "token"), str(others / "x")),
@@ -147,3 +142,16 @@ def test_the_process_outside_follows_no_link_that_a_hostile_optimizer_planted(
     assert (private / "master.key").read_text() == "the key"
     assert [path.name for path in private.rglob("*")] == ["folder", "master.key", "of_another.json"]
     assert (folder / "results" / "run.log").read_text().count("a line of the driver") == 2
+
+
+async def test_a_driver_whose_place_ended_by_an_error_was_killed(tmp_path: Path) -> None:
+    async def begin(*_: object) -> "asyncio.Future[int]":
+        ending = asyncio.get_running_loop().create_future()
+        ending.set_exception(ConnectionError("the place is gone"))
+        return ending
+
+    with (tmp_path / "log").open("wb") as log:
+        driver = await asyncio.to_thread(piped_driver.launcher(begin, AsyncMock(), {}), "0", log, ())
+    assert await asyncio.to_thread(driver.wait, 10) == piped_driver.KILLED
+    with cast("IO[bytes]", driver.stdin), cast("IO[bytes]", driver.stdout):
+        driver.kill()
