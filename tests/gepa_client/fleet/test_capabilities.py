@@ -6,14 +6,19 @@ import pytest
 
 from gepa_client.errors import Interrupted
 from gepa_client.transport.calls import Reply
+from protocol.errors import CallNotFound
 from tests.gepa_client.fleet.conftest import SEED, Ledger, ask, begin, results
 from tests.support.waiting import eventually
 
 PROPOSALS = {"candidate": SEED, "reflective_dataset": {"system": []}, "components_to_update": ["system"]}
 
 
-def propose(fleet):
+def propose(fleet, *errors):
+    left = [*errors]
+
     async def send(client, call_id):
+        if left:
+            raise left.pop()
         return Reply((await client.call("propose_new_texts", PROPOSALS, call_id=call_id))["texts"])
 
     return asyncio.create_task(ask(fleet, "proposal", send, Ledger("proposal"), needs="proposals"))
@@ -47,7 +52,7 @@ async def test_it_waits_while_the_only_endpoint_that_offers_it_is_away(cluster, 
         warning = "no endpoint that offers `proposals` is left; calls that need it wait up to 600 s"
         assert fleet_wide(watch) == [warning]
         cluster.kill(able)
-        later = propose(fleet)
+        later = propose(fleet, CallNotFound(call_id="c"))
         await eventually(lambda: fleet_wide(watch) == [warning] * 2)
         cluster.restart(able)
         await results(later)
