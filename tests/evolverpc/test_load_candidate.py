@@ -25,7 +25,7 @@ OF_CODE = {"git_branch", "added_components"}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "best_candidate.json").write_text(json.dumps({"prompt": "Answer.", "style": ""}))
+    (tmp_path / "best_candidate.json").write_text(json.dumps({"prompt": "Answer.", "style": ""}), "utf-8-sig")
     return tmp_path
 
 
@@ -35,7 +35,7 @@ def test_a_candidate_is_read_from_its_file_and_from_the_folder_of_its_run(folder
 
 
 def test_texts_that_code_changes_added_are_included_and_the_commit_is_not(tmp_path: Path) -> None:
-    of_code = {"git_branch": f"evolve/r/1@{'a' * 40}", "added_components": json.dumps({"extra": "new"})}
+    of_code = {"git_branch": f"evolve/r/1@{'a' * 40}", "added_components": json.dumps({"extra": "new", "prompt": "o"})}
     (tmp_path / "best_candidate.json").write_text(json.dumps({"prompt": "p", **of_code}))
     assert load_candidate(tmp_path, {"prompt": "", "extra": ""}) == {"prompt": "p", "extra": "new"}
 
@@ -136,6 +136,6 @@ def test_a_candidate_of_another_version_of_a_program_is_refused(folder: Path) ->
     beside(folder, candidates=[SEED], program={"name": "program", "version": "1"})
     with pytest.raises(CandidateError, match='was made for the program\'s version "1", not "2": it is of another'):
         load_candidate(folder, expected)
-    vars(program)["seed_candidate"] = {"prompt": ""}
+    vars(program).update(seed_candidate={"prompt": ""}, version=None, __version__=2)
     with pytest.raises(CandidateError, match='has style besides and was made for the program\'s version "1"'):
         load_candidate(folder, expected)

@@ -60,5 +60,3 @@ def test_a_run_has_one_table_updated_in_place_pauses_at_an_interrupt_and_ends_wi
     assert "<ins>" in diff
     assert "gram -&gt; mass" in diff
     assert html(shown) == [diff]
-    printed = "".join(output.text for output in resumed if output.output_type == "stream")
-    assert "score" in printed

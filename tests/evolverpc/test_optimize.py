@@ -50,15 +50,17 @@ def test_the_result_has_the_texts_and_scores_of_seed_and_best(units: ModuleType,
     assert result.status == "completed"
     assert result.candidates[0].texts == units.seed_candidate
     assert result.best_score > result.seed_score
-    assert result.seed_test_score == result.seed_score == pytest.approx(1 / 3)
+    assert (result.test_score or 0) > (result.seed_test_score or 0) == result.seed_score == pytest.approx(1 / 3)
     assert result.verdict == "improved"
     assert result.best_candidate == evolverpc.load_candidate(result.output, units.seed_candidate)
     assert result.output == folder / "out-1"
     assert result.run_id.endswith("the-units")
+    assert [kept.parents for kept in result.candidates[:2]] == [[], [0]]
     assert repr(result).startswith(f"<Result of run {result.run_id}: completed, score 0.3333 -> ")
     assert "+gram -> mass" in str(result.diff)
     assert "<ins>" in result.diff._repr_html_()
     assert "hint, unchanged" in result.diff._repr_html_()
+    assert {*result.candidates[0].val_scores} == {str(row) for row in range(18)}
 
 
 def test_rows_may_come_from_any_iterable_or_a_file_and_functions_may_be_async(folder: Path) -> None:
@@ -73,7 +75,9 @@ def test_rows_may_come_from_any_iterable_or_a_file_and_functions_may_be_async(fo
     output = folder / "here"
     rows = (row for row in ROWS)
     program = SimpleNamespace(**counting(run))
-    result = short(program, propose=propose, trainset=rows, valset=folder / "val.jsonl", output=output)
+    held = {"testset": "held", "datasets": {"held": folder / "val.jsonl"}}
+    result = short(program, propose=propose, trainset=rows, valset=folder / "val.jsonl", output=output, **held)
+    assert result.test_score == pytest.approx(result.best_score)
     assert result.output == output
     assert result.best_score > result.seed_score
 
@@ -138,7 +142,9 @@ def test_an_example_that_hangs_in_this_process_gets_the_failure_score_and_the_ru
             hang.wait(100)
         return 10 * int(texts["number"])
 
+    streams = sys.stdout, sys.stderr
     result = short(counting(run), example_timeout_s=0.3, concurrency=4, max_metric_calls=20)
+    assert (sys.stdout, sys.stderr) == streams
     hang.set()
     assert result.status == "completed"
     assert result.best_score == pytest.approx((7 * 0.1 + sum(range(8)) / 1000 - 0.003) / 8)
@@ -266,7 +272,6 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "rows as datasets": ({"datasets": {"train": ROWS}}, "`datasets`: train: "),
     "no such command": ({"program": None, "command": ["no-such-program"]}, "there is no command 'no-such-program'"),
     "processes": ({"workers": 2}, "an object is served by this process"),
-    "no end": ({"max_metric_calls": None}, "no limit ends the run: give `max_metric_calls` (or `auto`"),
     "two proposers": ({"reflection_lm": "openai/x"}, "`propose` and `reflection_lm` both propose new texts"),
     "no proposer": ({"propose": None}, "nothing proposes new texts: give `reflection_lm`"),
     "texts as rows": ({"trainset": ["a"]}, "trainset: row 0 is a str: give a list of dicts, or a file"),
@@ -295,7 +300,7 @@ FAILED: dict[str, tuple[dict[str, Any], str]] = {
         {"program": counting(lambda *_: 0) | {"score": lambda *_: 0}},
         "evolverpc.optimize(..., check='warn')` starts",
     ),
-    "errors": ({"program": counting(lambda *_: 1 // 0)}, "row 0: ZeroDivisionError"),
+    "errors": ({"program": counting(lambda *_: 1 // 0), "no_check": False}, "row 0: ZeroDivisionError"),
 }
 
 

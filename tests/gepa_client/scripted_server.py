@@ -115,7 +115,7 @@ class ScriptedServer:
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
         try:
             if self.proxy_token is not None and request.headers.get("Authorization") != f"Bearer {self.proxy_token}":
-                return web.Response(status=401, text="Unauthorized")
+                return web.Response(status=403, text="Forbidden")
             own = request.headers.get("X-Gepa-Token") if self.proxy_token is not None else None
             if (f"Bearer {own}" if own else request.headers.get("Authorization")) != f"Bearer {self.token}":
                 return web.json_response(status=401)

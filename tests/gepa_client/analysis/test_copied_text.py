@@ -11,8 +11,8 @@ COPY = '"i have been CHARGED again although\n  I cancelled my subscription three
 PROMPT = f"Answer with a desk.\n\nExample: {COPY} is billing."
 
 
-def found(text: str, *contents: object, known: tuple[str, ...] = ()) -> list[CopiedText]:
-    return copied_texts([text], [(str(at), content) for at, content in enumerate(contents)], known)[0]
+def found(text: str, *contents: object) -> list[CopiedText]:
+    return copied_texts([text], [(str(at), content) for at, content in enumerate(contents)])[0]
 
 
 def test_a_copied_example_is_found_with_its_row_and_place_in_any_case_and_punctuation() -> None:
@@ -34,10 +34,6 @@ def test_a_copied_example_is_found_with_its_row_and_place_in_any_case_and_punctu
 )
 def test_how_much_of_a_row_is_a_copy(content: object, words: int) -> None:
     assert sum(copy.words for copy in found(PROMPT, content)) == words
-
-
-def test_what_the_seed_has_already_is_not_copied() -> None:
-    assert found(PROMPT, EXAMPLE, known=("Answer.", PROMPT)) == []
 
 
 def test_rows_with_the_same_part_share_one_copy_and_texts_have_their_own() -> None:

@@ -6,8 +6,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import orjson
+import pytest
 
-from gepa_client.analysis import proposals
+from gepa_client.analysis import explanation, proposals
 from gepa_client.analysis.explanation import Change, Explanation, RowGroup, explain, explain_candidate, paired_scores
 from gepa_client.analysis.proposals import ComparedRow
 from gepa_client.journal.store import find_run, open_store
@@ -95,9 +96,6 @@ def test_rejected_proposals_have_their_words_and_why(serve: Serve, cli: Cli, wor
         rows = [row for number in found.others for row in history.rows(history.recorded[number])]
     assert all(row.after == row.before is not None for row in rows)
     assert {history.recorded[number].texts["rules"] for number in found.others} == {" useless"}
-    assert {(one.outcome, one.why) for one in (history.recorded[number] for number in found.others)} == {
-        ("rejected", "not better on its minibatch: 0 -> 0 over 3 rows")
-    }
 
 
 def test_rows_that_a_change_broke_are_shown_and_a_merge_is_compared_with_its_better_parent(tmp_path: Path) -> None:
@@ -141,9 +139,11 @@ def test_rows_that_moved_most_come_first(tmp_path: Path) -> None:
     assert [row.row for row in group(found, "Worse").rows] == ["0"]
 
 
-def test_a_run_is_explained_up_to_a_number_of_its_journal(tmp_path: Path) -> None:
+def test_a_run_is_explained_up_to_a_number_of_its_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path / "runs.db", Made())
-    assert explained(tmp_path / "runs.db").best == 4
+    monkeypatch.setattr(explanation, "STEPS_SHOWN", 2)
+    last = explained(tmp_path / "runs.db")
+    assert (last.best, [step.candidate for step in last.steps], last.steps_omitted) == (4, [3, 4], 2)
     assert explained(tmp_path / "runs.db", until=9).best == 1
     with closing(open_store(str(tmp_path / "runs.db"))) as store:
         assert explain(store, find_run(store, "last"), until=2) is None

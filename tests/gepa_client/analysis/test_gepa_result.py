@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gepa_client import load_result
-from gepa_client.errors import JournalError, NoSuchRun
+from gepa_client.errors import JournalError
 from gepa_client.journal.store import open_store
 from tests.gepa_client.conftest import Cli, Serve
 from tests.gepa_client.run_folder import only_run
@@ -49,5 +49,3 @@ def test_a_run_without_a_candidate_has_no_result_yet(tmp_path: Path) -> None:
     store.close()
     with pytest.raises(JournalError, match=f"no candidate yet.*evolverpc resume {RUN_ID}"):
         load_result(RUN_ID, str(path))
-    with pytest.raises(NoSuchRun):
-        load_result("nope", str(path))

@@ -67,12 +67,6 @@ def test_a_score_outside_the_declared_range_gives_no_certificate(
         certified(tmp_path, scores=([0.0] * 12, [best] * 12), config=settings)
 
 
-@pytest.mark.parametrize("settings", [{"score_range": [0.0, 100.0]}, {"perfect_score": 100.0}])
-def test_the_range_of_scores_is_the_declared_one(tmp_path: Path, settings: dict[str, Any]) -> None:
-    found = certified(tmp_path, scores=([0.0] * 12, [50.0] * 12), config=settings)
-    assert found.test.score_range == (0, 100)
-
-
 def test_the_statement_names_the_leaks_that_weaken_it(tmp_path: Path) -> None:
     copied = "Which of these two bills was charged by mistake, and on which day of the month?"
     contents = [{"text": copied}, {"need": " red "}, *({"text": f"other {at}"} for at in range(10))]
@@ -91,7 +85,6 @@ def test_rows_that_were_opened_before_ask_for_more(tmp_path: Path) -> None:
     assert (once.verdict, again.verdict) == ("improved", "no difference")
     assert (once.test.error, again.test.opened, again.test.error) == (0.04, 2, 0.008)
     assert (once.test.confidence, again.test.confidence) == (0.96, 0.992)
-    assert once.test.p_value == again.test.p_value
     assert "2 candidates were scored on these rows" in again.statement
 
 
@@ -118,7 +111,6 @@ def test_test_rows_are_scored_as_often_as_noise_asks_within_bounds(
     ("changes", "reason"),
     [
         ({"scores": ((), ())}, "the run has no test rows: give `testset`"),
-        ({"status": "cancelled"}, "the run is cancelled"),
         ({"status": "paused"}, "the run is paused: its test rows are scored when the search is complete"),
         ({"committed": False}, "did not commit to its test rows"),
         ({"tested": (0,)}, "0 of 12 results of candidate 4 on the test rows are recorded"),

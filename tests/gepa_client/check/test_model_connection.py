@@ -25,7 +25,7 @@ class Provider:
         self.url = host.serve(self.handle, "/{path:.*}").removesuffix("/{path:.*}")
 
     async def handle(self, request: web.Request) -> web.Response:
-        self.asked.append((request.path, request.headers.get("Authorization")))
+        self.asked.append((request.path, request.headers.get("x-api-key", request.headers.get("Authorization"))))
         headers = {} if self.location is None else {"Location": self.location}
         return web.Response(status=self.status, body=self.body, headers=headers)
 
@@ -60,6 +60,8 @@ def test_only_a_refusal_of_the_key_or_of_the_model_is_a_fault(
     for given in ({"api_base": url, "api_key": "k"}, {"base_url": url, "api_key": "os.environ/OTHER_KEY"}, {}):
         found = connection_fault("openai/gpt-99", given)
         assert (found is None) if fault is None else re.search(fault, found or "")
+    connection_fault("anthropic/c", {"api_base": provider.url, "api_key": "k"})
+    assert provider.asked.pop() == ("/v1/models/c", "k")
     assert provider.asked == [(f"{place}/v1/models/gpt-99", "Bearer k") for place in ("", "", "/base")]
 
 

@@ -56,6 +56,7 @@ def test_a_diff_is_a_patch_that_git_applies(cli: Cli, code: StoredCode) -> None:
 
 
 def test_the_best_is_checked_out_without_its_server_and_there_is_a_way_back(cli: Cli, code: StoredCode) -> None:
+    git(code.user, "switch", "--quiet", "--detach", "main")
     ended = cli("branches", "last", "--check-out", "--repo", "user")
     assert ended.status == 0, ended.stderr
     assert git(code.user, "rev-parse", "HEAD", BEST).split() == [code.commits[3]] * 2
@@ -64,7 +65,7 @@ def test_the_best_is_checked_out_without_its_server_and_there_is_a_way_back(cli:
         f"refs/heads/{BEST}",
         "refs/heads/main",
     ]
-    assert "back: git -C user switch main" in ended.stdout
+    assert f"back: git -C user switch --detach {code.seed}" in ended.stdout
     assert "texts" not in ended.stdout
     again = cli("branches", "last", "--check-out", "--repo", "user", "--json")
     assert json.loads(again.stdout)["back"] is None
@@ -137,15 +138,17 @@ def test_deleting_asks_first_and_leaves_the_best_and_every_other_run(cli: Cli, c
     git(code.server, "branch", "evolve/another-run/1")
     for number in (1, 3):
         git(code.server, "update-ref", f"refs/evolverpc/{RUN_ID}/{number}", code.seed)
+    git(code.server, "worktree", "add", "--quiet", "../elsewhere", f"evolve/{RUN_ID}/4")
     declined = cli("branches", "last", "--delete", "--repo", "server", stdin="n\n")
     assert (declined.status, declined.stdout.splitlines()[-1].endswith("nothing was deleted")) == (1, True)
     assert f"to be deleted: evolve/{RUN_ID}/1, evolve/{RUN_ID}/4" in declined.stdout
     ended = cli("branches", "last", "--delete", "--yes", "--repo", "server")
     assert ended.status == 0, ended.stderr
-    assert "2 branches deleted" in ended.stdout
+    assert f"1 branch deleted\nchecked out, so they stay: evolve/{RUN_ID}/4\n" in ended.stdout
     assert git(code.server, "for-each-ref", "--format=%(refname)").split() == [
         f"refs/evolverpc/{RUN_ID}/3",
         f"refs/heads/{BEST}",
+        f"refs/heads/evolve/{RUN_ID}/4",
         "refs/heads/evolve/another-run/1",
         "refs/heads/main",
     ]

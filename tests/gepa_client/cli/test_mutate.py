@@ -12,6 +12,7 @@ from protocol.errors import MutationRejected
 from tests.gepa_client.code_server import CODE, DIFF, SEED, CodeServer
 from tests.gepa_client.conftest import TIMEOUT_S, Cli, Serve, Start
 from tests.gepa_client.example_records import NASTY
+from tests.gepa_client.scripted_server import failed
 from tests.gepa_client.word_program import Script
 
 
@@ -48,12 +49,12 @@ def test_a_patch_texts_and_another_candidate_are_read_from_files(
     cli: Cli, code_server: CodeServer, tmp_path: Path
 ) -> None:
     code_server.repository["2" * 40] = CODE
-    best = {"rules": "green", GIT_BRANCH: git_branch("main", "2" * 40), ADDED_COMPONENTS: '{"tone": "kind"}'}
+    best = {"rules": "green", GIT_BRANCH: git_branch("main", "2" * 40), ADDED_COMPONENTS: '{"tone": "k", "rules": ""}'}
     (tmp_path / "best.json").write_text(json.dumps(best))
     (tmp_path / "x.patch").write_bytes(DIFF.replace("\n", "\r\n").encode())
     for flag, name, mutation in (
         ("--patch", "x.patch", {"kind": "patch", "diff": DIFF.replace("\n", "\r\n")}),
-        ("--texts", "best.json", {"kind": "texts", "texts": {"tone": "kind", "rules": "green"}}),
+        ("--texts", "best.json", {"kind": "texts", "texts": {"tone": "k", "rules": "green"}}),
         ("--merge", "best.json", {"kind": "merge", "other": best}),
     ):
         ended = cli("mutate", code_server.url, flag, name, "--limit", 0)
@@ -61,6 +62,9 @@ def test_a_patch_texts_and_another_candidate_are_read_from_files(
         asked = code_server.called("apply_mutation")[-1]
         assert asked["mutation"] == mutation
         assert (asked["candidate"] == best) == (flag == "--texts")
+    code_server.evaluate_one = lambda *_: failed()
+    made = json.loads(cli("mutate", code_server.url, "learn pink", "--json").stdout)
+    assert (made["score_before"], made["score_after"]) == (0, 0), "a failure of the program scores 0"
 
 
 def test_a_rejection_prints_its_stage_its_reason_and_what_to_do(cli: Cli, code_server: CodeServer) -> None:

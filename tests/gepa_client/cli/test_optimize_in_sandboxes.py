@@ -69,6 +69,7 @@ def test_after_deaths_a_sweep_and_a_resumption_the_result_is_that_of_an_undistur
     assert here.processes() == []
     assert list(here.state.glob("evolverpc/*/*")) == []
 
+    (here.folder / "train.jsonl").unlink()  # the run has recorded its rows
     resumed = here.run("resume", run, "--json")
     assert resumed.status == 0, resumed.stderr
     assert here.result("disturbed") == here.result("undisturbed")

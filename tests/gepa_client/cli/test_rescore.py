@@ -44,7 +44,7 @@ def test_recorded_outputs_are_scored_anew_and_the_best_by_each_is_named(cli: Cli
 
 
 def test_a_scorer_that_is_busy_is_asked_again(cli: Cli, serve: Serve, tmp_path: Path) -> None:
-    put(tmp_path / "runs" / "evolverpc.db", Made())
+    put(tmp_path / "runs" / "evolverpc.db", Made(texts=("", "red", "red\ngreen", "red", "red\ngreen\nblue")))
     asked: list[str] = []
 
     def busy_at_first(params: dict[str, Any]) -> Any:
@@ -59,7 +59,7 @@ def test_a_scorer_that_is_busy_is_asked_again(cli: Cli, serve: Serve, tmp_path: 
     ended = cli("rescore", "last", "--with", serve(scorer(busy_at_first)), "--json")
     assert ended.status == 0, ended.stderr
     assert [one["missing"] for one in json.loads(ended.stdout)["candidates"]] == [0] * 5
-    assert len(asked) == 22
+    assert len(asked) == 18, "an output that two candidates gave on a row is scored once"
 
 
 def test_a_server_that_does_not_score_is_named(cli: Cli, serve: Serve, words: Script, tmp_path: Path) -> None:

@@ -47,13 +47,11 @@ def test_runs_can_be_filtered_by_status_and_are_json_lines_for_machines(cli: Cli
     run = json.loads(line)
     assert (run["id"], run["status"], run["reason"], run["driven"]) == ("other", "failed", "why", False)
     assert (run["seed_score"], run["best"]["score"]) == (0.0, 1.0)
-    assert "no cancelled run" in cli("runs", "--status", "cancelled").stdout
 
 
 def test_for_an_empty_store_the_next_command_is_printed_and_no_file_is_made(cli: Cli, tmp_path: Path) -> None:
     ended = cli("runs")
     assert ended.status == 0
-    assert "next: evolverpc optimize --help" in ended.stdout
     assert cli("runs", "--json").stdout == ""
     failed = cli("show", "last")
     assert failed.status == 2
@@ -105,7 +103,7 @@ def test_a_run_that_is_known_to_have_cost_nothing_shows_no_amount() -> None:
 
 
 def test_show_prints_the_facts_the_tree_the_outcomes_and_the_changes(cli: Cli, store: Path) -> None:
-    put(store, Made(broken=frozenset({(1, 1)})))
+    put(store, Made(broken=frozenset({(1, 1)}), config={"val_fraction": 0.0, "skip_perfect_score": False}))
     printed = cli("show", "last").stdout
     for part in (
         f"{RUN_ID} completed",
@@ -114,6 +112,8 @@ def test_show_prints_the_facts_the_tree_the_outcomes_and_the_changes(cli: Cli, s
         "rows             3 train, 4 val",
         "program          tickets, version 2, behind scripted 0 (python)",
         "seed 3",
+        "val_fraction 0.0",
+        "skip_perfect_score false",
         "4 1.0000 front best merge of 2 and 3 at 24",
         "the best candidate (4) against the seed",
         "+red\n+green\n+blue",
@@ -209,7 +209,8 @@ def test_a_run_whose_driver_is_gone_is_cancelled_after_its_lease(cli: Cli, store
 
 
 def test_a_fork_begins_with_the_entries_below_n_and_the_settings_changed(cli: Cli, store: Path) -> None:
-    put(store, Made(name="first", config={"output": "/somewhere/runs/first", "store": "elsewhere.db"}))
+    model = {"reflection_lm": "openai/x", "reflection_lm_kwargs": {"api_key": "(not recorded)", "top_p": 1}}
+    put(store, Made(name="first", config={"output": "/somewhere/runs/first", "store": "elsewhere.db", **model}))
     ended = cli("fork", RUN_ID, "--at", 11, "--seed", 9, "--name", "second try", "--json")
     assert ended.status == 0, ended.stderr
     new = json.loads(ended.stdout)
@@ -217,7 +218,7 @@ def test_a_fork_begins_with_the_entries_below_n_and_the_settings_changed(cli: Cl
     assert (new["status"], new["identity"], new["entries"]) == ("pending", None, 11)
     assert new["parent"] == {"run": RUN_ID, "at": 11}
     assert (new["config"]["seed"], new["config"]["max_metric_calls"]) == (9, 40)
-    assert new["config"]["output"] is None
+    assert {name: new["config"][name] for name in ("output", *model)} == {"output": None, **model}
     opened = open_store(str(store))
     assert opened.entries(new["id"], SEARCH) == opened.entries(RUN_ID, SEARCH, 0, 11)
     assert opened.parts(new["id"]) == {SEARCH: 11}

@@ -122,6 +122,7 @@ def test_a_run_without_a_gain_does_not_meet_what_is_required(
         "no difference: no candidate is better than the seed, which scores 0.5 on 12 sealed test rows",
     )
     assert cli("verify", file, "--require", "improved").status == 4
+    assert cli("replay", "last").status == 0, "the whole record was replayed"
 
 
 def test_a_gain_on_training_rows_does_not_meet_what_is_required(

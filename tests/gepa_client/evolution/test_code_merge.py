@@ -61,10 +61,10 @@ def merging(code_server):
 
 def test_the_code_of_both_parents_is_evaluated(merging):
     run = merging()
-    for candidate, text in zip(run.pool, ("old", "new", "old"), strict=True):
-        candidate[ADDED_COMPONENTS] = added_components({"tone": text})
+    for candidate, tone, style in zip(run.pool, ("old", "new", "old"), "abc", strict=True):
+        candidate[ADDED_COMPONENTS] = added_components({"tone": tone, "style": style})
     pick = run.merge(dict(run.pool[2]))
-    assert added_to(pick) == {"tone": "new"}, "only one parent changed it"
+    assert added_to(pick) == {"tone": "new", "style": "c"}, "only one parent changed the tone"
     code = run.server.repository[commit_of(pick)]
     assert code["steps"] == ["blue", "green"]
     assert code["parents"] == [commit_of(run.pool[2]), commit_of(run.pool[1])]

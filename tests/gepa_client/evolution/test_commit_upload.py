@@ -74,6 +74,8 @@ def test_if_every_endpoint_refuses_a_commit_the_run_pauses_with_the_reason(lacki
     with pytest.raises(Interrupted, match=words) as caught:
         adapter.evaluate(rows(1), candidate)
     assert caught.value.status == "paused"
+    with pytest.raises(Interrupted, match="the run has no bundle of it"):
+        adapter.evaluate(rows(1), {**candidate, GIT_BRANCH: git_branch("main", "b" * 40)})
 
 
 def test_a_commit_that_an_endpoint_still_lacks_is_not_uploaded_again(lacking):

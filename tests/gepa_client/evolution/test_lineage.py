@@ -8,6 +8,7 @@ from gepa_client.journal.answer_entries import CommitGraph, MutationEntry
 from protocol.code import GIT_BRANCH, git_branch
 
 SEED, FIRST, SECOND, OTHER, JOINED = (digit * 40 for digit in "01234")
+LOG = "E   assert".rjust(1500)
 
 
 def at(commit):
@@ -25,7 +26,7 @@ def made(parent, commit, *, other=None, added=(), removed=(), bundle="b"):
 
 
 def rejected(parent, request):
-    why = {"stage": "check", "reason": "1 failed", "log_tail": "E   assert"}
+    why = {"stage": "check", "reason": "1 failed", "log_tail": f"begun{LOG}"}
     return MutationEntry(kind="change_request", request=request, parent=parent, rejected=why)
 
 
@@ -52,16 +53,19 @@ def test_history_holds_the_line_and_what_was_tried_on_it():
     keep(lineage, 2, OTHER)
     assert lineage.history(at(FIRST)) == [
         {"request": "make 1", "outcome": "accepted", "score": 0.5, "parent_score": 0.25},
-        {"request": "break it", "outcome": "rejected", "stage": "check", "reason": "1 failed\nE   assert"},
+        {"request": "break it", "outcome": "rejected", "stage": "check", "reason": f"1 failed\n{LOG}"},
         {"request": "make 2", "outcome": "not_better", "score": 0.5, "parent_score": 0.5},
     ]
     text = lineage.as_text(at(FIRST))
     assert "make 1\nOutcome: accepted, part of the code above (mean score 0.25 before, 0.5 after)" in text
-    assert "break it\nOutcome: rejected at the stage `check`: 1 failed\nE   assert" in text
+    assert f"break it\nOutcome: rejected at the stage `check`: 1 failed\n{LOG}" in text
     assert "make 3\nOutcome: accepted for another candidate" in text
     assert lineage.index(at(OTHER)) == 2
     lineage.lost(at(SECOND))
     assert "make 2\nOutcome: better on these rows, worse on others, dropped" in lineage.as_text(at(FIRST))
+    for number in range(20):
+        lineage.add(rejected(FIRST, f"try {number}"))
+    assert [past["request"] for past in lineage.history(at(FIRST))] == [f"try {number}" for number in range(20)]
 
 
 def test_bundles_come_parents_first_and_all_or_none():

@@ -20,6 +20,7 @@ def described(**changed: Any) -> DiscoverResult:
     return DiscoverResult.model_validate(
         DISCOVERY
         | {"program": program, "datasets": changed.get("datasets", {}), "limits": DISCOVERY["limits"] | limits}
+        | {"capabilities": ["reflective_datasets"] if changed.get("records") else []}
     )
 
 
@@ -36,6 +37,7 @@ def described(**changed: Any) -> DiscoverResult:
         ({"version": "1"}, {"version": "2"}, "program version: 2 instead of 1"),
         ({}, {"name": "q"}, "program: q instead of p (`allow_mixed_programs` accepts other names)"),
         ({}, {"whole_batches": True}, "batches: it wants whole batches, the first server takes single examples"),
+        ({}, {"records": True}, "records: it makes its own records, the first server makes no records of its own"),
         ({"datasets": {"val": {"size": 1, "digest": "x"}}}, {}, "split val: it has none"),
         (
             {"datasets": {"val": {"size": 1, "digest": "x"}}},

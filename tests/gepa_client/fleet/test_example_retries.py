@@ -108,7 +108,7 @@ def test_a_third_failure_is_the_candidates_only_if_others_succeeded_meanwhile_an
 @pytest.mark.parametrize(("asked_s", "waited_s"), [(7.0, 7.0), (3600.0, 60.0)])
 def test_a_host_that_asks_to_wait_is_left_alone_by_every_row_up_to_a_limit(asked_s, waited_s):
     evidence = HostEvidence()
-    for row, asks in (("a", {"retry_after_s": asked_s}), ("b", {})):
+    for row, asks in (("a", {"retry_after_s": asked_s}), ("b", {}), ("c", {"retry_after_s": 1.0})):
         retries = ExampleRetries(evidence, [row])
         retries.sending("one")
         retries.judge([away(**asks)])

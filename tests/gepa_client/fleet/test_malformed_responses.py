@@ -8,7 +8,7 @@ from protocol.errors import ProgramFailed, UnknownCandidate
 from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results, url_of
 from tests.support.waiting import eventually
 
-NONSENSE = {"results": "a login page"}
+UNSCORED = {"results": [{"status": "ok", "score": None, "seconds": 0.0}]}
 
 
 def put_in_front(cluster, server, status=200):
@@ -46,7 +46,11 @@ def program_failed(_params):
 
 @pytest.mark.parametrize(
     ("evaluate", "shown"),
-    [(lambda _: NONSENSE, "does not fit EvaluateResult"), (program_failed, "ProgramFailed: Program failed")],
+    [
+        (lambda _: UNSCORED, "does not fit EvaluateResult"),
+        (lambda _: {"results": []}, "0 results for 1"),
+        (program_failed, "ProgramFailed: Program failed"),
+    ],
 )
 async def test_what_an_endpoint_cannot_answer_is_asked_for_elsewhere(cluster, opened, watch, evaluate, shown):
     bad, good = cluster.start(), cluster.start()

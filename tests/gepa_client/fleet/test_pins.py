@@ -4,6 +4,7 @@ from gepa_client.transport import rpc_client
 from gepa_client.transport.calls import Reply
 from protocol.errors import Overloaded
 from tests.gepa_client.fleet.conftest import Ledger, ask, begin, results
+from tests.gepa_client.scripted_server import failed
 from tests.support.waiting import eventually
 
 
@@ -24,6 +25,9 @@ async def test_a_pin_from_before_leads_to_its_instance(cluster, opened):
     async with opened(*servers) as fleet:
         await results(*(begin(fleet, f"{number}", pin=Pin(servers[1].instance_id)) for number in range(5)))
         assert sum(servers[1].runs.values()) == 5
+        servers[1].evaluate_one = lambda *_: failed("infra_error")
+        await results(begin(fleet, "fails there", pin=Pin(servers[1].instance_id)))
+        assert (servers[1].runs["fails there"], servers[0].runs["fails there"]) == (2, 1)
 
 
 async def test_a_pin_moves_when_its_instance_is_gone(cluster, opened):

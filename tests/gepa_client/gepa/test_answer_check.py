@@ -10,8 +10,8 @@ TEXT = "Answer with the name of a desk: billing, feature or delivery."
 THOUGHT = "Okay, the examples fail because the desk is missing."
 
 
-def judged(answer: str, *, again: bool = False, cut_off: bool = False) -> str:
-    return AnswerForm(block=True).judged(answer, BEFORE, cut_off=cut_off, block_expected=not again) or "usable"
+def judged(answer: str, *, again: bool = False) -> str:
+    return AnswerForm(block=True).judged(answer, BEFORE, cut_off=False, block_expected=not again) or "usable"
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,6 @@ INNER = f'{TEXT} Reply as\n```json\n{{"a": 1}}\n```'
 def test_the_text_alone_is_taken_from_an_answer_or_it_is_unusable(answer: str, text: str) -> None:
     assert judged(answer) in (text, "usable")
     assert judged(answer) != "usable" or AnswerForm(block=True).text(answer) == text
-
-
-def test_an_answer_that_ended_at_the_limit_of_tokens_is_truncated_even_with_a_block() -> None:
-    assert judged(f"```\n{TEXT}\n```", cut_off=True) == "truncated"
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_hints_and_the_present_text_are_in_each_prompt_and_within_its_budget():
     reflection = ConcurrentReflection(
         lambda prompt: prompts.append(prompt) or "new", budget=RecordBudget(prompt_tokens=2000)
     )
-    for text, hints in (("text a", ()), ("text a", ("warm " * 500,)), ("warm " * 500, ())):
+    for text, hints in (("text a", ()), ("text a", ("warm " * 500,)), ("<side_info> " + "warm " * 500, ())):
         reflection.hints = lambda hints=hints: hints
         reflection.reflect_many([({"a": text}, {"a": [{"x": "y" * 50_000}]}, ["a"])])
     bare, *longer = prompts
@@ -151,12 +151,12 @@ def test_the_program_is_asked_for_all_jobs_at_once_and_answers_stay_in_order(ser
         number = int(params["candidate"]["system"][1:])
         await eventually(lambda: len(server.called("propose_new_texts")) == 4)
         await asyncio.sleep((4 - number) * 0.01)
-        return {"texts": {"system": f"new {number}"}}
+        return {"texts": {"system" if number < 3 else "style": f"new {number}"}}
 
     server.replies["propose_new_texts"] = last_first
     asked = [({"system": f"s{number}", "style": ""}, {"system": [{"x": 1}]}, ["system"]) for number in range(4)]
     found = ProgramReflection(adapter).reflect_many(asked)
-    assert [proposal.new_texts for proposal, _ in found] == [{"system": f"new {number}"} for number in range(4)]
+    assert [proposal.new_texts for proposal, _ in found] == [*({"system": f"new {number}"} for number in range(3)), {}]
 
 
 def test_a_component_without_a_usable_answer_is_left_out_and_the_others_of_its_job_are_proposed():

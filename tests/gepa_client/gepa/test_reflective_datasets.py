@@ -4,7 +4,7 @@ import pytest
 from gepa_client import Interrupted, ProgramReflection, RemoteAdapter, Row
 from gepa_client.gepa.rows import ServerRow
 from gepa_client.journal.entries import RETRACE
-from protocol.errors import InvalidParams, LimitExceeded, MethodNotFound, Overloaded
+from protocol.errors import InvalidParams, LimitExceeded, MethodNotFound, Overloaded, TrajectoryExpired
 from tests.gepa_client.journal.stored_journals import recording
 
 SEED = {"system": "s", "style": "t"}
@@ -49,7 +49,10 @@ def raising(error):
     return reply
 
 
-@pytest.mark.parametrize(("error", "status"), [(InvalidParams(), "failed"), (Overloaded(retry_after_s=0), "paused")])
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(InvalidParams(), "failed"), (Overloaded(retry_after_s=0), "paused"), (TrajectoryExpired(refs=["x"]), "paused")],
+)
 def test_any_other_failure_interrupts_since_gepa_would_swallow_it(server, adapter, error, status):
     server.replies["make_reflective_dataset"] = raising(error)
     with pytest.raises(Interrupted) as caught:
@@ -62,6 +65,7 @@ def test_any_other_failure_interrupts_since_gepa_would_swallow_it(server, adapte
             skip_perfect_score=False,
         )
     assert caught.value.status == status
+    assert adapter.journal.spending[RETRACE].examples <= len(ROWS)
 
 
 def states(server):
@@ -177,10 +181,10 @@ def test_models_called_for_records_and_texts_count_in_what_the_run_spent(server,
     server.capabilities.append("proposals")
     paid = {} if usage is None else {"usage": usage}
     server.replies["make_reflective_dataset"] = lambda _: {"dataset": {"system": [{"Feedback": "f"}]}, **paid}
-    server.replies["propose_new_texts"] = lambda _: {"texts": {"system": "better"}, **paid}
+    server.replies["propose_new_texts"] = lambda _: {"texts": {"system": "better"}, "refused": {"style": "x"}, **paid}
     with RemoteAdapter(server.url) as adapter:
         records = adapter.make_reflective_dataset(SEED, traced(adapter), ["system"])
-        assert adapter.propose([(SEED, records, ["system"])]) == [{"system": "better"}]
+        assert adapter.propose([(SEED, records, ["system", "style"])]) == [{"system": "better", "style": None}]
         for kind in ("reflective_dataset", "proposal"):
             tally = adapter.journal.spending[kind]
             assert (tally.cost_usd, tally.unpriced) == (pytest.approx(spent[0]), spent[1])

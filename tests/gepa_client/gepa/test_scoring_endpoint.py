@@ -86,11 +86,14 @@ def test_a_scorer_of_other_rows_or_that_scores_nothing_is_refused(program, score
     discovery = asyncio.run(scorer.discover({}))
     scorer.replies["discover"] = lambda _: {**discovery, "datasets": {"val": {"size": 5, "digest": "other"}}}
     with pytest.raises(Refused, match="holds other rows as 'val'"):
-        RemoteAdapter(program.url, score_with=line)
+        RemoteAdapter(program.url, score_with=line, token=program.token)
     del scorer.replies["discover"]
     scorer.judge = lambda _, result: result
     with RemoteAdapter(program.url, score_with=line) as adapter, pytest.raises(BadResponse, match="`rollout` again"):
         adapter.evaluate(rows(1), SEED)
+    scorer.capabilities.remove("scoring")
+    with pytest.raises(Refused, match="does not offer `score`"):
+        RemoteAdapter(program.url, score_with=line)
 
 
 def test_a_program_that_failed_is_not_scored_and_one_that_scores_itself_neither(program, scorer):

@@ -55,7 +55,7 @@ def target(tmp_path: Path) -> Any:
 def export_of(store: Store) -> dict[str, Any]:
     driven(store)
     changes = {"status": "running", "config": CONFIG, "identity": IDENTITY, "best": BEST}
-    store.update(RUN.id, changes)
+    store.update(RUN.id, changes | {"counters": {**RUN.counters, "now": {"phase": "seed"}}})
     store.write(RUN.id, OWNER, ROWS)
     return json.loads("".join(export_run(store, RUN.id)))
 
@@ -69,6 +69,7 @@ def test_a_run_is_the_same_in_another_store(store: Store, target: Store) -> None
         status="paused",
         reason=imported.reason,
         config={key: value for key, value in CONFIG.items() if key not in MACHINE_SETTINGS},
+        counters=RUN.counters,
         output=None,
         driver=None,
         claim=Claim(None, 0),

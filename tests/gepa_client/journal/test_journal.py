@@ -149,9 +149,11 @@ async def test_a_later_process_gets_the_unfinished_attempt_and_continues_its_cou
             attempts.finish("ok", usage={"cost_usd": 0.25})
             assert journal.spending.cost_usd == 0.25, "the same attempt is paid for once"
             await attempts.start("http://b", "two", repeat=False)
-            attempts.finish("ok", usage={"cost_usd": 0.5})
+            attempts.finish("error", usage={"cost_usd": 0.5}, examples=0)
+        with recording(store) as journal:  # it brought no answer that could be asked for
+            assert open_again(journal).unfinished() is None
         found = store.attempts(RUN.id, SEARCH)
-    assert [(made.attempt, made.outcome) for made in found] == [(1, "lost"), (2, "ok"), (3, "ok")]
+    assert [(made.attempt, made.outcome) for made in found] == [(1, "lost"), (2, "ok"), (3, "error")]
     assert [(made.usage or {}).get("cost_usd") for made in found] == [None, 0.25, 0.5]
 
 

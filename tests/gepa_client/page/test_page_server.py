@@ -41,6 +41,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
         result = {"status": "ok", "score": 0.5, "output": OUTPUT if row["id"] == "0" else "\u202eout", "seconds": 0.1}
         if row["id"] == "1":
             result["trajectory_ref"] = "kept/1"
+        if row["id"] == "2":
+            inner = {"name": "search", "inputs": {"words": 2}, "outputs": 0}
+            result["trajectory"] = {"steps": [{"component": "rules", "inputs": {}, "outputs": "a", "steps": [inner]}]}
         usage = {"cost_usd": 0.01, "input_tokens": 7, "output_tokens": 3}
         begun = Attempt(SEARCH, number, 1, "evaluate", "http://127.0.0.1:9", None)
         ended = replace(begun, outcome="ok", seconds=0.25, usage=usage)
@@ -71,7 +74,7 @@ async def test_only_a_page_with_the_token_of_this_server_is_answered(server: Pag
         async with browser.http.post(f"{browser.base}/session", json={"token": browser.token}) as refused:
             assert refused.status == 403  # no origin
         await browser.open_session()
-        assert (await browser.get("/api/runs"))[0] == 200
+        assert (await browser.get("/api/runs"))[1]["runs"][0]["figures"]["seed"] == "0"
         [cookie] = browser.http.cookie_jar
         assert (cookie["httponly"], cookie["samesite"]) == (True, "Strict")
         assert browser.token not in cookie.value
@@ -110,6 +113,8 @@ async def test_texts_of_any_kind_come_as_they_are_and_large_ones_when_they_are_a
         assert (cell["input_tokens"], cell["output_tokens"], cell["cost_usd"]) == (7, 3, 0.01)
         whys = [(await browser.get(f"/api/runs/{RUN_ID}/cell?candidate=5&row={at}"))[1]["no_steps"] for at in (0, 1)]
         assert "captured no trace" in whys[0] and "stayed at its server" in whys[1]
+        [step] = (await browser.get(f"/api/runs/{RUN_ID}/cell?candidate=5&row=2"))[1]["steps"]
+        assert (step["name"], [each["output"]["text"] for each in (step, *step["steps"])]) == ("rules", ["a", "0"])
         wrong = [(await browser.get(f"/api/runs/{RUN_ID}/cell?candidate=5&row={at}"))[0] for at in (-1, 99)]
         assert wrong == [400, 404]
         text = ""
@@ -120,6 +125,7 @@ async def test_texts_of_any_kind_come_as_they_are_and_large_ones_when_they_are_a
         assert text == OUTPUT
         _, shown = await browser.get(f"/api/runs/{RUN_ID}/text?candidate=5&component=long&from=999990")
         assert shown == {"text": "word word ", "omitted": 0}
+        assert (await browser.get(f"/api/runs/{RUN_ID}/cell?candidate=0&row=0"))[1]["cost_usd"] == 0.01
 
 
 async def test_a_body_that_is_no_small_json_is_refused_with_the_headers_of_every_answer(server: PageServer) -> None:
@@ -180,7 +186,7 @@ async def test_connections_that_send_no_whole_request_end_in_time_and_idle_ones_
 
 async def test_a_result_that_is_written_after_later_ones_is_shown(tmp_path: Path) -> None:
     made, path = Made(absent=frozenset({(4, 2), (4, 3)})), str(tmp_path / "runs.db")
-    put(path, made)
+    put(path, made, Made(run_id="other", absent=frozenset({(1, 0)})))
     texts = {"rules": made.texts[4]}
     with closing(open_store(path)) as store, served(path) as server:
         end = store.candidates(RUN_ID)[-1].number
@@ -192,6 +198,7 @@ async def test_a_result_that_is_written_after_later_ones_is_shown(tmp_path: Path
                 store.write(RUN_ID, "", [key.answered(SEARCH, number, answer)])
                 _, cell = await browser.get(f"/api/runs/{RUN_ID}/cell?candidate=4&row={row}")
                 assert cell["number"] == number
+            assert (await browser.get("/api/runs/other/cell?candidate=4&row=2"))[1]["number"] == end - 1
 
 
 async def test_late_results_of_a_proposal_come_in_the_stream(tmp_path: Path) -> None:

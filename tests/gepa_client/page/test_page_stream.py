@@ -178,7 +178,7 @@ def test_failures_of_a_known_kind_are_counted_while_the_run_continues_and_at_eac
         if again and shown is not None:
             with closing(open_store(url)) as store:
                 store.write(RUN_ID, claim.owner or "", again)
-                counters = {**store.run(RUN_ID).counters, "warnings": ["a row fails"]}
+                counters = {**store.run(RUN_ID).counters, "warnings": ["a row fails"], "now": {"in_flight": 3}}
                 store.update(RUN_ID, {"status": status, "counters": counters})
             again.clear()
         facts = (page.one("summary") or {"facts": []})["facts"]
@@ -186,7 +186,8 @@ def test_failures_of_a_known_kind_are_counted_while_the_run_continues_and_at_eac
         warned = [each["warnings"] for each in page.of("run")] == [["a row fails"]]
         return shown is not None and shown["failed"] == 2 and is_summed_up and warned
 
-    read_run(url, RUN_ID, until=has_both)
+    now = read_run(url, RUN_ID, until=has_both).one("now") or {}
+    assert now["in_flight"] == (3 if claim.owner else None)
 
 
 def test_a_page_states_that_its_run_is_not_there_until_it_is_and_then_what_it_spent_by_the_kind_of_call(
@@ -276,12 +277,12 @@ def test_a_run_whose_driver_shows_no_sign_of_life_is_lost(tmp_path: Path) -> Non
 async def test_runs_that_no_page_follows_are_read_no_longer_if_there_are_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_reader, "MOST_RUNS", 1)
+    monkeypatch.setattr(run_reader, "MOST_RUNS", 2)
     runs = run_reader.WatchedRuns(str(tmp_path / "runs.db"))
     runs.get("followed").log.listen(asyncio.Event())
-    for name in ("idle", "last"):
+    for name in ("again", "idle", "again", "last"):
         runs.get(name)
-    assert [each in runs for each in ("followed", "idle", "last")] == [True, False, True]
+    assert [each in runs for each in ("followed", "idle", "again", "last")] == [True, False, True, True]
     await eventually(lambda: "reader of idle" not in {each.name for each in threading.enumerate()})
     runs.close()
 

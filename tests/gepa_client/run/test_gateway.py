@@ -49,7 +49,8 @@ def received(store: Store, *messages: GatewayMessage, **options: Any) -> tuple[l
         return events, news, journal.spending.cost_usd
 
 
-def test_calls_are_attempts_with_a_price_and_consecutive_numbers(store: Store) -> None:
+def test_calls_are_attempts_with_a_price_and_consecutive_numbers(store: Store, monkeypatch: Any) -> None:
+    monkeypatch.setattr("gepa_client.run.gateway_record.MODELS_KEPT", 2)
     _, news, spent = received(store, call(), call(1, model="large", cost_usd=None), call(status=500, cost_usd=None))
     assert spent == 0.25
     assert news is not None
@@ -67,7 +68,7 @@ def test_calls_are_attempts_with_a_price_and_consecutive_numbers(store: Store) -
         ("openai/large", "sandbox-1", "ok"),
         ("openai/small", "sandbox-0", "error"),
         ("openai/small", "sandbox-2", "ok"),
-        ("anthropic/small", "sandbox-3", "lost"),
+        ("others", "sandbox-3", "lost"),
     ]
     assert news is not None
     assert news.total == ModelTally(calls=5, failed=2, input_tokens=28, output_tokens=8, cost_usd=0.5, unpriced=2)
@@ -75,10 +76,10 @@ def test_calls_are_attempts_with_a_price_and_consecutive_numbers(store: Store) -
 
 
 def test_refusals_are_written_as_the_gateway_reports_them_and_counted(store: Store) -> None:
-    huge = refusal("openai/huge", "no such model is allowed")
-    events, news, _ = received(store, refusal(), huge, refusal(times=1000))
+    capped = refusal(reason="the limit is reached")
+    events, news, _ = received(store, refusal(), capped, refusal(times=1000))
     first = CallRefused(sandbox="s-1", what="CONNECT far.example.org:443", reason="not allowed")
-    other = CallRefused(sandbox="s-1", what="openai/huge", reason="no such model is allowed")
+    other = CallRefused(sandbox="s-1", what="CONNECT far.example.org:443", reason="the limit is reached")
     assert events == [first, other, first.model_copy(update={"times": 1001})]
     assert news == ModelCalls(refused=1002)
     assert len(store.entries(RUN.id, GATEWAY)) == 3

@@ -44,7 +44,7 @@ def port(digest: str | None, *, lowers: bool = True) -> Script:
 
     def evaluate(data: dict[str, Any], candidate: dict[str, str]) -> dict[str, Any]:
         need = data["need"].lower() if lowers else data["need"]
-        return scored({**data, "need": need}, candidate)
+        return {**scored({**data, "need": need}, candidate), "usage": {"cost_usd": 0.01}}
 
     script = program("proposals")
     script.datasets["val"] = [*rows(10, 100), {"text": "row 110", "need": "RED"}, {"text": "row 111", "need": "Red"}]
@@ -67,6 +67,7 @@ def test_a_server_with_other_results_is_refused_at_the_start_and_an_equal_one_is
     assert len([message for message in messages if "no version, and its server no digest" in message]) == 1
     spending = json.loads(cli("show", "last", "--json").stdout)["spending"]
     assert sum(each["attempts"] for each in spending if each["kind"] == "compare") == 10
+    assert round(ran.event("finished")["evaluation_usd"], 2) == round(sum(each["cost_usd"] for each in spending), 2)
     assert cli("replay", "last", "--json").found == ran.found
     resumed = cli("resume", "last", "--max-metric-calls", 130, "--json")
     assert resumed.status == 0, resumed.stderr

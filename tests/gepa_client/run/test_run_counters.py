@@ -31,6 +31,7 @@ def test_a_run_in_which_nothing_finishes_states_so_and_lists_what_is_in_flight_l
     time.sleep(0.01)
     emit(Progress(evaluated=3, in_flight=2))
     noted.example_done(_done("ok", 0.5))
+    noted.example_done(_done("timeout", 7.0))
     assert noted.changes()["counters"]["now"]["rate"] > 0
 
     def call(row: str) -> Call[None]:
@@ -39,7 +40,7 @@ def test_a_run_in_which_nothing_finishes_states_so_and_lists_what_is_in_flight_l
     with endpoint.answering(call("6")), endpoint.answering(call("7")):
         monkeypatch.setattr(run_view, "RATE_WINDOW_S", 0.0)
         found = noted.changes()["counters"]["now"]
-    assert found["rate"] == 0
+    assert (found["rate"], found["usual_s"], found["timeouts"]) == (0, 0.5, 1)
     assert datetime.fromisoformat(found["last_result"]).tzinfo is not None
     assert found["no_result_s"] < 10
     listed = [(each["row"], each["limit_s"], each["endpoint"]) for each in found["longest"]]
@@ -56,5 +57,5 @@ def test_what_earlier_processes_spent_counts_in_every_figure() -> None:
     totals = SpendingTotals([before, replace(before, kind="score", cost_usd=0.25)])
     totals.finished("evaluate", {"cost_usd": 0.25, "input_tokens": 30}, 1, 0)
     tally = totals["evaluate"]
-    assert (totals.cost_usd, totals.unpriced) == (1.0, {"evaluate": 1, "score": 1})
+    assert (totals.cost_usd, totals.unpriced, totals.unreported) == (1.0, *[{"evaluate": 1, "score": 1}] * 2)
     assert (tally.calls, tally.cost_usd, tally.input_tokens, tally.output_tokens) == (3, 0.75, 100, 8)

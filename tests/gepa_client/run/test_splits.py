@@ -142,6 +142,8 @@ async def test_equal_rows_stay_in_one_split(tmp_path: Path) -> None:
 async def test_a_share_is_refused_if_there_are_validation_rows() -> None:
     with pytest.raises(SettingsError, match="the server holds validation rows"):
         await splits.read(config(val_fraction=0.1), HELD, held)
+    with pytest.raises(SettingsError, match="the server holds test rows"):
+        await splits.read(config(test_fraction=0.1), HELD, held)
     assert (await splits.read(config(val_fraction=0), HELD, held)).splits.sizes["val"] == 3
     with pytest.raises(ValueError, match="`val_fraction` and `valset` are given"):
         config(val_fraction=0.1, valset="other")

@@ -20,10 +20,6 @@ class State:
     program_candidates: tuple[dict[str, str], ...] = ({},)
 
 
-def stops(config: RunConfig) -> list[bool]:
-    return [stopper(State()) is not None for stopper in stoppers(config)]  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("proposals", "kind", "fields"),
     [("1", SingleMutationSampling, {}), ("3", IndependentSampling, {"n": 3}), ("2x4", PxNSampling, {"p": 2, "n": 4})],
@@ -39,9 +35,7 @@ def test_a_selection_strategy_is_built_from_its_name() -> None:
     assert vars(selection("top_k:2")) == vars(TopKImprovements(2))
 
 
-def test_patience_and_a_target_score_are_stoppers() -> None:
-    assert stops(RunConfig(url=URL, target_score=0.5)) == [True]
-    assert stops(RunConfig(url=URL, target_score=0.6)) == [False]
+def test_patience_is_a_stopper() -> None:
     [patience] = stoppers(RunConfig(url=URL, patience=2))
     assert [patience(State()) is not None for _ in range(3)] == [False, False, True]  # type: ignore[arg-type]
 

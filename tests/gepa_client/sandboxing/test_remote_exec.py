@@ -75,7 +75,7 @@ async def test_a_session_that_ends_while_the_command_runs_is_named(
         await reader.readline()
         writer.close()
 
-    monkeypatch.setattr(remote_exec, "endpoints_folders", lambda: [tmp_path])
+    monkeypatch.setattr(remote_exec, "endpoints_folders", lambda: [tmp_path / "ended", tmp_path])
     async with await asyncio.start_unix_server(end, tmp_path / remote_exec.SOCKET):
         with pytest.raises(SandboxError, match="sandbox s1 ended while the command ran"):
             await remote_exec.exec_in_sandbox(remote_exec.ExecRequest(id="s1", argv=("sleep", "9"), timeout_s=9.0))

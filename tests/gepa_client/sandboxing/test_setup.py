@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from gepa_client.run.output_folder import HostTotals, host_totals
 from gepa_client.sandboxing import setup
-from gepa_client.sandboxing.session_messages import CONNECTIONS_KEPT, HOSTS_KEPT, ConnectionLog
+from gepa_client.sandboxing.session_messages import CONNECTIONS_KEPT, ENVIRONMENT, HOSTS_KEPT, ConnectionLog
 from gepa_client.settings.loading import load
 from sandbox_runtime import GatewaySession, PreparedEnvironment, Recipe
 from sandbox_runtime.gateway import HostConnection
@@ -57,9 +58,12 @@ async def test_builds_reach_hosts_and_no_models_and_nothing_afterwards(
     assert not [name for name in runtime.env if not name.lower().endswith("_proxy")]
     assert isinstance(runtime.gateway_session, SandboxGatewaySession)
     assert runtime.gateway_session.closed
+    own = '{"openai": {"base_url": "http://127.0.0.1:1/v1", "key_env": "OPENAI_API_KEY"}}'
+    settings = load(None, {"repo": ".", "sandbox": "bubblewrap", "model_providers": own}, must_end=False)
+    assert [each.name for each in setup.providers_of(settings)].count("openai") == 1
 
 
-def test_a_flood_of_connections_is_counted_and_only_its_beginning_kept_one_by_one() -> None:
+def test_a_flood_of_connections_is_counted_and_only_its_beginning_kept_one_by_one(tmp_path: Path) -> None:
     log = ConnectionLog()
     for number in range(CONNECTIONS_KEPT + 5):
         host = "api.example" if number >= HOSTS_KEPT else f"host-{number}.example"
@@ -68,12 +72,15 @@ def test_a_flood_of_connections_is_counted_and_only_its_beginning_kept_one_by_on
                 "sandbox 1", host, 443, sent=10, received=1000, seconds=0.5, reached=number != 0, method="CONNECT"
             )
         )
-    log.add(
-        HostConnection(
-            "sandbox 2", "one-more.example", 443, sent=1, received=0, seconds=0.0, reached=False, method="GET"
+    for sandbox in ("sandbox 2", ENVIRONMENT):
+        log.add(
+            HostConnection(
+                sandbox, "one-more.example", 443, sent=1, received=0, seconds=0.0, reached=False, method="GET"
+            )
         )
-    )
     lines = [json.loads(line) for line in log.lines()]
     assert len([line for line in lines if "connection" in line]) == CONNECTIONS_KEPT
     assert len([line for line in lines if "host" in line]) == HOSTS_KEPT + 1
     assert sum(line["connections"] for line in lines if "host" in line) == CONNECTIONS_KEPT + 6
+    (tmp_path / "connections.jsonl").write_text("\n".join([*log.lines()] * 2))  # of two processes
+    assert host_totals(tmp_path)["host-0.example:443"] == HostTotals(2, 2, 20, 2000)

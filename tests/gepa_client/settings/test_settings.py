@@ -125,6 +125,7 @@ def test_a_score_that_cannot_be_compared_is_refused(name: str) -> None:
         ({"reflection_lm": "x", "reflection_prompt_template": "@nowhere.txt"}, "nowhere.txt"),
         ({"proposals": "0"}, "P or PxN"),
         ({"proposals": "2x"}, "P or PxN"),
+        ({"auto": "light"}, "`max_metric_calls` and `auto` all limit the metric calls"),
         ({"failure_stop": 0.0}, "`failure_stop`"),
         ({"failure_stop": 1.5}, "`failure_stop`"),
         ({"max_cost_usd": 0.0}, "`max_cost_usd`"),
@@ -132,6 +133,7 @@ def test_a_score_that_cannot_be_compared_is_refused(name: str) -> None:
         ({"max_seconds": 1e12}, "less than or equal to 1000000000"),
         ({"reflection_per_minute": 5.0}, "needs `reflection_lm`"),
         ({"test_fraction": 0.2, "testset": "t.jsonl"}, "`test_fraction` and `testset` are given"),
+        ({"val_fraction": 0.2, "valset": "v.jsonl"}, "`val_fraction` and `valset` are given"),
         ({"url": [URL, f"{URL}/rpc/"]}, "given twice"),
         ({"url": []}, "`fleet`"),
         ({"url": [], "fleet": "f", "token_file": "x"}, "fleet file names its own"),
@@ -154,32 +156,33 @@ def test_the_flag_that_continues_a_run_raises_the_limit_that_ended_it(limit: str
     reached = 2 if SETTINGS[limit].kind is int else 0.5
     run = StoredRun(
         id="r",
-        config={limit: reached},
+        config={"max_iterations": 4, limit: reached},
         reason=f"{limit} of {reached} is reached",
-        counters={ENDINGS[limit].counter: reached},
+        counters={"iteration": 4, ENDINGS[limit].counter: reached},
         best={"score": 0.5},
     )
-    flag, raised = flags_to_continue(run)
+    flag, raised, *others = flags_to_continue(run)
+    assert others == ([] if limit == "max_iterations" else [SETTINGS["max_iterations"].flag, "8"])
     assert flag == SETTINGS[limit].flag
     assert getattr(load(None, {"url": URL, limit: raised}), limit) > reached
 
 
 def test_paths_in_a_file_are_relative_to_the_file(tmp_path: Path) -> None:
-    (tmp_path / "prompt.txt").write_text("<curr_param> <side_info>")
+    (tmp_path / "prompt.txt").write_text("@all: <curr_param> <side_info>")
     path = written(
         tmp_path,
-        'fleet = "fleet.txt"\nscore_with = "http://127.0.0.1:2"\nstore = "my.db"\nproposals = 4\n'
+        'fleet = "fleet.txt"\nscore_with = "http://127.0.0.1:2 token-file=t"\nstore = "my.db"\nproposals = 4\n'
         'trainset = "train.jsonl"\nvalset = "val"\noutput = "out"\n'
         'reflection_lm = "x"\n[reflection_prompt_template]\nrules = "@prompt.txt"\n',
     )
     settings = load(path, {"max_metric_calls": 5})
     assert (settings.url, settings.fleet) == ((), tmp_path / "fleet.txt")
-    assert (settings.score_with, settings.proposals) == (("http://127.0.0.1:2",), "4")
+    assert (settings.score_with, settings.proposals) == ((f"http://127.0.0.1:2 token-file={tmp_path / 't'}",), "4")
     assert settings.store == str(tmp_path / "my.db")
     assert settings.trainset == str(tmp_path / "train.jsonl")
     assert settings.valset == "val"
     assert settings.output == tmp_path / "out"
-    assert settings.reflection_prompt_template == {"rules": "<curr_param> <side_info>"}
+    assert settings.recorded()["reflection_prompt_template"] == {"rules": "@all: <curr_param> <side_info>"}
 
 
 def test_keys_and_passwords_are_not_recorded_but_numbers_of_tokens_and_prompts_are() -> None:
@@ -282,8 +285,6 @@ def test_recorded_settings_of_another_version_are_named() -> None:
         from_record({**recorded, "wonder": 1, "other_thing": 2}, {})
     with pytest.raises(SettingsError, match="`seed` \\(the run's record\\): "):
         from_record({**recorded, "seed": "first"}, {})
-    with pytest.raises(SettingsError, match="`patience`"):
-        from_record(recorded, {"patience": 0})
 
 
 def test_the_store_is_the_one_the_record_came_from() -> None:

@@ -59,6 +59,6 @@ def test_a_candidate_that_was_dropped_ends_no_run_by_its_score() -> None:
         program_candidates=[{}, {}], prog_candidate_val_subscores=scores, program_full_scores_val_set=[0.5, 1.0]
     )
     for dropped, ends in ((set(), True), ({1}, False)):
-        [target] = stoppers(RunConfig(url=("http://127.0.0.1:1",), target_score=0.9), dropped)
+        [target] = stoppers(RunConfig(url=("http://127.0.0.1:1",), target_score=1.0), dropped)
         for stop in (target, perfect_stop(1.0, dropped, "validation", sampled=False)):
             assert (stop(state) is not None) is ends

@@ -57,6 +57,7 @@ def test_a_stop_leaves_a_run_to_its_driver_while_that_sends_heartbeats(store: St
 
 
 def test_a_run_that_is_over_or_has_too_many_requests_refuses_them(store: Store) -> None:
+    store.answer_request(RUN_ID, post_request(store, RUN_ID, {"kind": "unpin"})["id"], "taken", number=0)
     for _ in range(MOST_WAITING):
         post_request(store, RUN_ID, {"kind": "unpin"})
     with pytest.raises(SteeringRefused, match=f"{MOST_WAITING} requests to run {RUN_ID} wait already"):
@@ -77,6 +78,7 @@ async def test_a_page_steers_a_run_and_gets_the_reason_if_it_cannot(store: Store
         (["pin"], 400, "valid dictionary"),
         ({"kind": "pin"}, 400, "pin.candidate: Field required"),
         (pin | {"more": 1}, 400, "Extra inputs"),
+        ({"kind": "hint", "text": "warm"}, 409, "reflection_lm"),
     ]
     with served(store.url) as server:
         async with Browser(server.address(RUN_ID)) as browser:

@@ -46,9 +46,9 @@ def state() -> Any:
         total_num_evals=3,
         pareto_front_valset={0: 0.9},
         program_at_pareto_front_valset={0: {1}},
-        objective_pareto_front={},
-        program_at_pareto_front_objectives={},
-        prog_candidate_objective_scores=[{}, {}, {}],
+        objective_pareto_front={"speed": 0.7},
+        program_at_pareto_front_objectives={"speed": {1}},
+        prog_candidate_objective_scores=[{"speed": 0.2}, {"speed": 0.7}, {"speed": 0.4}],
         pareto_front_cartesian={},
         program_at_pareto_front_cartesian={},
     )
@@ -66,6 +66,7 @@ def test_a_candidate_that_is_dropped_leaves_the_fronts_and_is_no_parent_of_texts
         "the best one, of those that are left"
     )
     assert (state.pareto_front_valset, state.program_at_pareto_front_valset) == ({0: 0.5}, {0: {2}})
+    assert (state.objective_pareto_front, state.program_at_pareto_front_objectives) == ({"speed": 0.4}, {"speed": {2}})
 
 
 def test_pins_and_hints_end_when_a_user_ends_them(steering: Any, state: Any) -> None:

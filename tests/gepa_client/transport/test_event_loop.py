@@ -43,6 +43,8 @@ async def test_tasks_start_in_order_at_most_so_many_at_once_and_none_after_a_fai
             if number == 2:
                 raise ValueError("no")
             await go.wait()
+            if number == 1:
+                raise Interrupted("paused", "the store is away")
 
         return GroupTask(run)
 
@@ -51,7 +53,7 @@ async def test_tasks_start_in_order_at_most_so_many_at_once_and_none_after_a_fai
         await asyncio.sleep(0)
     assert begun == [0, 1]
     go.set()
-    with pytest.raises(ValueError, match="no"):
+    with pytest.raises(Interrupted, match="the store is away"):
         await running
     assert begun == [0, 1, 2]
 

@@ -8,13 +8,13 @@ from typing import Literal
 from rich.console import Console
 
 from gepa_client.certificate.certificate import certify
-from gepa_client.journal.run_events import Finished, FleetChanged, NoProposal, Progress, Rejected, Warned
+from gepa_client.journal.run_events import Finished, FleetChanged, NoProposal, Progress, Rejected, StepFailed, Warned
 from gepa_client.journal.store import open_store
 from gepa_client.run.run_view import RunView
 from gepa_client.settings.run_config import RunConfig
 from gepa_client.views.console import echo_next
 from gepa_client.views.final_summary import RunSummary, score_line, show
-from gepa_client.views.live_display import SPARE, LiveDisplay, PlainDisplay, frame
+from gepa_client.views.live_display import SPARE, LiveDisplay, PlainDisplay, frame, waiting_line
 from tests.gepa_client.certificate.certified_run import Certified
 from tests.gepa_client.example_records import NASTY, candidate, example_record
 
@@ -38,6 +38,9 @@ def test_the_frame_fits_the_terminal_and_shows_what_counts() -> None:
         "3 candidates", "1 on the front", "1 rejected", "optimizing",
     ):  # fmt: skip
         assert part in shown
+    record.apply(FleetChanged(kind="waiting", url=None, detail="refused", after=90.0, seconds=10.0))
+    record.apply(Warned(message="x", seconds=30.0))
+    assert "up to 1:10" in str(waiting_line(record))
 
 
 def test_plain_lines_show_candidates_and_warnings_and_count_the_rest() -> None:
@@ -65,7 +68,10 @@ def test_a_server_that_rests_is_shown_once_until_it_is_back() -> None:
     kinds: tuple[Literal["resting", "back"], ...] = ("resting", "resting", "back", "resting")
     for kind in kinds:
         display.event(FleetChanged(kind=kind, url="http://a", detail="lost", after=1.0), example_record())
-    assert len(out.getvalue().splitlines()) == 3
+    failed = StepFailed(iteration=1, step="reflection", message="no answer")
+    for event in (failed, failed, candidate(1, 0.5, [0], "x", 1, 9), failed):
+        display.event(event, example_record())
+    assert len(out.getvalue().splitlines()) == 6
 
 
 def test_a_command_that_is_wider_than_the_terminal_can_be_pasted() -> None:

@@ -35,6 +35,8 @@ def test_a_token_opens_the_run_of_its_job_alone_until_another_attempt_begins(ser
         service.records.replace(service.get(own).model_copy(update={"attempts": 2}))
         with pytest.raises(ClaimLost, match="refuses the token"):
             store.run(own.id)
+        token.write_text(service.tokens.issue(service.get(own)))
+        assert store.run(own.id).config == {"of": "acme"}
 
 
 WRONG: tuple[Any, ...] = (
@@ -78,7 +80,7 @@ def test_a_request_whose_answer_is_lost_is_sent_again() -> None:
             asked.append(self.path)
             self.rfile.read(int(self.headers["Content-Length"]))
             if len(asked) > 1:
-                self.send_response(200)
+                self.send_response(200 if len(asked) > 2 else 503)
                 self.end_headers()
                 self.wfile.write(dumped({"result": {"search": 3}}))
 
@@ -87,4 +89,4 @@ def test_a_request_whose_answer_is_lost_is_sent_again() -> None:
         closing(HttpStore(f"http://127.0.0.1:{server.server_port}", patience_s=20.0)) as store,
     ):
         assert store.parts("a") == {"search": 3}
-    assert asked == ["/job/a/journal/parts"] * 2
+    assert asked == ["/job/a/journal/parts"] * 3
