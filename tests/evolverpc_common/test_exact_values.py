@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evolverpc_common import exact_values
 from evolverpc_common.exact_values import InexactValueError, loads, packed, place_of_marker, readable
-from evolverpc_common.row_files import read_rows
+from evolverpc_common.row_files import line_of_row, read_rows
 from rpc_server.worker import json_values as of_worker
 from tests.support.rounds import ALL
 
@@ -92,7 +92,7 @@ def test_what_is_no_json_or_more_than_a_number_holds_is_refused(text: str) -> No
         ("r.jsonl", '{"a": 1500000000000000000001, "b": [-9007199254740993]}\n\n{"h": "\\ud83d"}', None),
         ("r.json", '[{"a": {"$exact": ["integer", "1"]}}, {"f": 0.12345678901234567890, "e": 1e22}]', None),
         ("r.csv", "text,label\na,x\n  \n\n\t\nb,\n,\n", [["a", "x"], ["b", ""], ["", ""]]),
-        ("one.csv", 'text\na\n \n""\n7\n', [["a"], [""], ["7"]]),
+        ("ONE.CSV", 'text\na\n \n""\n7\n', [["a"], [""], ["7"]]),
     ],
 )
 def test_rows_of_files_are_exact_and_blank_lines_of_csv_are_none(
@@ -100,6 +100,7 @@ def test_rows_of_files_are_exact_and_blank_lines_of_csv_are_none(
 ) -> None:
     (tmp_path / name).write_text(content)
     found = [of_worker.unpacked(row) for row in read_rows(tmp_path / name)]
+    assert line_of_row(tmp_path / name, 1) == (3 if name == "r.jsonl" else None)
     if rows is not None:
         assert [list(row.values()) for row in found] == rows
     else:

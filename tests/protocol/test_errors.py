@@ -15,13 +15,6 @@ json_values = st.recursive(
 details = st.dictionaries(st.text().filter(lambda key: key != "retryable"), json_values, max_size=4)
 
 
-def test_codes_are_unique_and_in_their_blocks() -> None:
-    codes = [kind.code for kind in ALL]
-    assert len(set(codes)) == len(codes) == len(BY_CODE)
-    assert set(codes[:5]) == {-32700, -32600, -32601, -32602, -32603}
-    assert codes[5:] == list(range(-32020, -32020 - len(codes[5:]), -1))
-
-
 @given(kind=st.sampled_from(ALL), message=st.none() | st.text(), retryable=st.none() | st.booleans(), more=details)
 def test_an_error_is_the_same_after_a_trip_over_the_wire(
     kind: type[RpcError], message: str | None, retryable: bool | None, more: dict[str, Any]

@@ -12,6 +12,7 @@ from tests.support.web_hosts import web_host
 
 OPENAI = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 40}}
 ANTHROPIC = {"input_tokens": 50, "output_tokens": 20, "cache_read_input_tokens": 40, "cache_creation_input_tokens": 10}
+ANTHROPIC |= {"cache_creation": {"ephemeral_5m_input_tokens": 6, "ephemeral_1h_input_tokens": 4}}
 ANSWER = "[[ ## answer ## ]]\nso\n\n[[ ## completed ## ]]"
 """In the format that DSPy asks for."""
 

@@ -27,6 +27,10 @@ async def test_another_exit_status_than_0_is_a_failure_with_what_it_wrote(workpl
     assert failed.value.reason == "sh exited with status 3"
     assert set(failed.value.log_tail.splitlines()) == {"thinking", "out of ideas"}
     assert failed.value.usage == Usage()
+    events = """echo '{"usage": {"cost_usd": 0.5}}'; echo '{"progress": "Edit app.py"}'; exit 1"""
+    with pytest.raises(AgentFailed) as failed:
+        await workplace.work(Agent("claude", ("sh", "-c", events), 30.0, session={}))
+    assert failed.value.usage == Usage(cost_usd=0.5)
 
 
 async def test_a_command_that_does_not_exist_is_a_failure(workplace):
@@ -63,5 +67,5 @@ async def test_output_that_is_not_utf8_or_would_move_a_terminal_is_made_harmless
 
 
 async def test_temporary_files_have_a_folder_that_goes_with_it(workplace):
-    done = await workplace.work(agent("touch $TMPDIR/left; mkdir -p $TMPDIR/a/b; echo $TMPDIR"))
+    done = await workplace.work(agent("touch $TMPDIR/left; mkdir -p $TMPDIR/a/b; chmod 0 $TMPDIR/a; echo $TMPDIR"))
     assert done.summary.startswith(workplace.environment["TMPDIR"] + "/gepa-command-")

@@ -21,7 +21,11 @@ async def test_idle_connections_do_not_starve_a_server_with_few_descriptors() ->
     command = [sys.executable, "-c", LIMITED, server, "--conformance", "--workers", "1"]
     with running_server(command) as endpoint, ExitStack() as stack:
         where = urlsplit(endpoint.url)
-        for _ in range(400):
+        kept = stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=10))
+        for number in range(400):
             stack.enter_context(socket.create_connection((where.hostname, where.port), timeout=10))
+            if number % 20 == 0:
+                kept.sendall(b"HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert kept.recv(4096).startswith(b"HTTP/1.1 200 "), "it is used again and again"
         _, answer = await asked(endpoint.url, "discover", {}, Authorization=f"Bearer {endpoint.token}")
         assert "result" in answer

@@ -25,6 +25,8 @@ async def test_a_trajectory_counts_where_it_is_sent_along_and_is_kept_behind_a_r
     assert (inline["metric_calls"], inline["usage"]) == (3, {"calls": 2})
     [kept] = await server.evaluate({**row, "other": 1}, capture_traces=True, group="g")
     assert kept["status"] == "ok" and kept["trajectory_ref"]
+    [cut] = await server.evaluate({**row, "other": "x" * 2000}, capture_traces=True, group="g")
+    assert cut["error"]["type"] == "output_too_large" and cut["trajectory_ref"]
 
 
 async def test_a_failure_with_an_output_that_is_too_large_stays_that_failure_without_the_output(start: Any) -> None:

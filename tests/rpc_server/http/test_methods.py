@@ -18,7 +18,7 @@ def reflective(server: Any, **fields: Any) -> dict[str, Any]:
 
 async def test_limits_of_the_program_that_are_smaller_than_the_settings_hold(start: Any, fake_program: Any) -> None:
     program = fake_program(whole_batches=True)
-    own = {"max_batch_size": 3, "max_request_bytes": 5000, "example_timeout_s": 2.5}
+    own = {"max_batch_size": 3, "max_request_bytes": 5000, "max_result_bytes": 4000, "example_timeout_s": 2.5}
     program.limits = program.limits.model_copy(update=own)
     server = await start(program, concurrency=2)
     limits = (await server.call("discover"))["limits"]

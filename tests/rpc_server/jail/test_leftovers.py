@@ -1,5 +1,6 @@
 """Processes that an example leaves behind in its jail end with it, and the next example works."""
 
+import errno
 import sys
 import uuid
 from collections.abc import AsyncIterator
@@ -32,6 +33,7 @@ async def alone(_a_jail_can_be: None, tmp_path_factory: pytest.TempPathFactory) 
     """A program without a repository, whose examples have a second."""
     folder: Path = tmp_path_factory.mktemp("alone")
     (folder / "app.py").write_text(PROGRAM)
+    (folder / ".git").mkdir()
     flags = ("--program", "app.py", "--python", sys.executable, "--workers", "2", "--example-timeout-s", "1")
     async with serving(folder, *flags) as running:
         yield running
@@ -92,6 +94,8 @@ async def test_a_warm_parent_that_is_killed_takes_all_of_its_jail_with_it(alone:
 
 
 async def test_the_programs_own_folder_is_writable_but_for_its_repository(alone: Server) -> None:
-    code = "import os\nopen('kept', 'w').write('x')\nfound = os.getcwd()"
-    folder = Path(await alone.found(code))
-    assert (folder / "kept").read_text() == "x"
+    code = "import os\nopen('kept', 'w').write('x')\nfound = [os.getcwd()]\n"
+    code += "try: open('.git/config', 'w')\nexcept OSError as error: found.append(error.errno)"
+    folder, refused = await alone.found(code)
+    folder = Path(folder)
+    assert ((folder / "kept").read_text(), refused) == ("x", errno.EROFS)

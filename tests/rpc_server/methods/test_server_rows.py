@@ -1,13 +1,14 @@
 """Rows that the server holds have a digest, and one id each."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from evolverpc_common.row_files import read_rows
+from evolverpc_common.row_files import RowFileError, read_rows
 from protocol import Example
 from protocol.errors import UnknownExample
-from rpc_server.methods.dataset_rows import Datasets
+from rpc_server.methods.dataset_rows import Datasets, check_carried
 
 
 def written(folder: Path, name: str, text: str | bytes) -> Path:
@@ -38,3 +39,10 @@ def test_a_row_has_one_id() -> None:
     for wrong in ("01", "2", "-1", "one", "²"):
         with pytest.raises(UnknownExample):
             held.filled([Example(id=wrong, split="val")])
+
+
+def test_rows_that_a_program_would_change_are_refused_by_their_place() -> None:
+    splits = {"val": [{"n": 1}, {"n": {"$exact": ["integer", "9007199254740993"]}}]}
+    check_carried(splits, SimpleNamespace(capabilities={"exact_values"}))
+    with pytest.raises(RowFileError, match=r"datasets\.val: row 1: n is "):
+        check_carried(splits, SimpleNamespace(capabilities={"scoring"}))

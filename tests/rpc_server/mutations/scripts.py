@@ -118,7 +118,7 @@ SHORT_SCRIPTS = frozenset(
         *("has odd names", "finds no other repository", "links out by a relative path", "links into .git"),
         *("nests a repository", "adds a submodule", "changes what may not change", "replaces what is linked"),
         *("makes a file a pipe", "makes its folder a link", "does nothing", "writes .GIT", "writes a huge file"),
-        "hides a large change by attributes",
+        *("hides a large change by attributes", "turns a file into a folder"),
     )
 )
 """What is run by `make test`."""

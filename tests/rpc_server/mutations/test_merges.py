@@ -36,7 +36,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    return Project(tmp_path_factory.mktemp("merges"))
+    """A shallow clone, without the commit before its first."""
+    project = Project(tmp_path_factory.mktemp("merges"))
+    project.git("commit", "--quiet", "--allow-empty", "--message", "The second")
+    (project.folder / ".git/shallow").write_text(project.git("rev-parse", "HEAD") + "\n")
+    (project.folder / ".git/objects" / project.first[:2] / project.first[2:]).unlink()
+    return project
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -93,8 +98,8 @@ async def test_an_agent_resolves_conflicts_and_its_prompt_names_the_purpose_of_e
 
 
 async def test_conflict_markers_that_are_left_reject(project: Project) -> None:
-    agent = ("sh", "-c", "cat >/dev/null; git add -A; git commit -qm done")
-    async with served(project, agent_command=agent) as server:
+    (project.beside / "agent").write_text("cat >/dev/null; git add -A; git commit -qm done")
+    async with served(project, agent_command=("sh", "../beside/agent")) as server:
         ours, theirs = await _both(server, first_line("uno"), first_line("eins"))
         before = project.branches()
         reported = await server.rejected("merge", candidate=ours, other=theirs)

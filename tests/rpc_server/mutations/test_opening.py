@@ -74,9 +74,10 @@ def test_a_check_that_the_code_as_it_is_does_not_pass_is_refused(
 def test_a_check_that_passes_is_run_on_what_is_committed(
     project: Project, stderr_until_ready: Callable[..., str]
 ) -> None:
+    project.write({"notes/one.txt": "mine\n"})
     reported = stderr_until_ready(*AGENT, "--check-command", "test -e app.py -a ! -e uncommitted.txt")
     start = f"candidates start from main@{project.first[:12]} of {project.folder}"
-    assert f"{start}; left out, as untracked: 1 files" in reported
+    assert f"{start}; left out, as not committed: notes/one.txt; left out, as untracked: 1 files" in reported
     assert "clients may have true change the code" in reported
     assert "changes may touch every file, that of the score too" in reported
 

@@ -155,6 +155,7 @@ async def test_a_failing_check_rejects_with_its_output(serve: Callable[..., Any]
     assert (await server.apply("patch", diff=greets("good"))).files == ["texts.py"]
     reported = await server.rejected("patch", diff=greets("bad"))
     assert (reported["stage"], "too rude" in reported["log_tail"]) == ("check", True)
+    assert len(list((server.program.instances.state.folder / "trees").iterdir())) == 2  # of the seed and the good one
 
 
 async def test_a_check_that_hangs_is_stopped_with_all_it_started(serve: Callable[..., Any], project: Project) -> None:

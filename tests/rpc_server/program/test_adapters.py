@@ -61,6 +61,7 @@ async def test_a_batch_is_one_call_and_its_metric_calls_are_spread_without_loss(
     results = await running.evaluate({"text": "a"}, {"text": "bb"}, {"text": "ccc"})
     assert [result["score"] for result in results] == [1.0, 2.0, 3.0]
     assert [result["metric_calls"] for result in results] == [4, 3, 3]
+    assert (await running.one({"text": "a", "calls": 0}))["metric_calls"] == 0
 
 
 async def test_trajectories_stay_in_the_process_and_come_back_as_they_were(running):

@@ -18,7 +18,7 @@ COMMAND = (sys.executable, "stdio.py")
 
 
 ANSWER = '{"jsonrpc":"2.0","id":ID,"result":{"results":[%s]}}'
-GOOD = ANSWER % '{"status":"ok","score":1,"output":3}'
+GOOD = ANSWER % '{"status":"ok","score":true,"objective_scores":{"a":false},"output":3}'
 
 
 def written(result):
@@ -131,7 +131,8 @@ async def test_a_program_with_refs_gets_one_process_whose_state_is_given_to_the_
         assert (await running.one({"do": "meta", "state": {"seen": 3}}))["output"] is None
         await running.one({"do": "exit"})
         assert (await running.one({"do": "meta"}))["output"] == {"adapter_state": {"seen": 3}}
-        assert (await running.one({"do": "meta", "state": {"seen": 4}}))["output"] is None
+        meta = {"group": "g", "example_timeout_s": 0.9}
+        assert (await running.one({"do": "meta", "state": {"seen": 4}}, group="g", timeout_s=0.9))["output"] == meta
         await running.one({"do": "exit"})
         answer = await running.program.call("make_reflective_dataset", {"candidate": {}, "eval_batch": {"batch": []}})
         assert answer["adapter_state"] == {"seen": 4}

@@ -31,12 +31,6 @@ async def test_a_program_describes_all_its_capabilities(opened):
         assert running.program.limits.whole_batches is False
 
 
-async def test_name_version_and_seed_of_the_settings_come_first(opened):
-    async with opened("full.py", name="mine", version="9", seed_candidate={"prompt": "other"}) as running:
-        info = running.program.info
-        assert (info.name, info.version, info.seed_candidate) == ("mine", "9", {"prompt": "other"})
-
-
 SCORES = {
     "1": (1.0, None),
     "True": (1.0, None),

@@ -88,7 +88,6 @@ async def test_endless_recursion_is_a_failure_with_a_traceback_of_bounded_length
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"do": "exit", "status": 3}, "exited with status 3"),
         ({"do": "kill"}, "SIGKILL"),
         ({"do": "segfault"}, "SIGSEGV"),
     ],

@@ -3,7 +3,7 @@
 import threading
 from contextvars import Context
 
-from rpc_server.worker.model_apis import add_call, endpoint_of, read_request, tokens_of
+from rpc_server.worker.model_apis import add_call, endpoint_of, join_usage, read_request, tokens_of
 from rpc_server.worker.network_calls import Call, ExampleCalls, begin
 from tests.rpc_server.model_provider import COUNTED, provider
 
@@ -17,7 +17,7 @@ def environment(provider: str) -> dict[str, str]:
 TWICE = {name: 2 * count for name, count in COUNTED.items()}
 MODELS = {
     "openai": {"gpt-4o-mini": COUNTED},
-    "messages": {"claude-sonnet-4-5": {**COUNTED, "cache_write_tokens": 10}},
+    "messages": {"claude-sonnet-4-5": {**COUNTED, "cache_write_tokens": 10, "cache_write_hour_tokens": 4}},
     "over_httpx2": {"gpt-4o-mini": COUNTED},
     "twice": {"gpt-4o-mini": TWICE},
     "thread": {"gpt-4o-mini": TWICE},
@@ -77,6 +77,9 @@ def test_unknown_tokens_of_one_call_make_those_of_its_model_unknown():
     for taken in ({"input_tokens": 5, "output_tokens": 2}, None, {"input_tokens": 5, "output_tokens": 2}):
         add_call(models, "gpt", taken)
     assert models == {"gpt": {"calls": 3}}
+    known, unknown = {"calls": 1, "input_tokens": 5}, {"calls": 1}
+    joined = join_usage({**known, "models": {"gpt": known}}, {**unknown, "models": {"gpt": unknown}})
+    assert joined == {"calls": 2, "models": {"gpt": {"calls": 2}}}
 
 
 def test_tokens_that_have_prices_of_their_own_make_those_of_a_call_unknown():

@@ -46,11 +46,13 @@ def test_a_pyproject_without_the_table_is_passed_over(tmp_path: Path) -> None:
 
 def test_flags_override_the_file_and_their_paths_start_where_they_are_typed_not_in_the_root(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "other.toml").write_text('program = "app.py"\nport = 1\nworkers = 2')
-    flags = {"command": ["node", "p.js"], "port": 2, "datasets": {"val": "v.csv"}, "token_file": "t"}
-    settings = load_settings(tmp_path / "sub" / "other.toml", flags, folder=tmp_path)
+    (tmp_path / "sub" / "other.toml").write_text('program = "app.py"\nport = 1\nworkers = 2\nconcurrency = 2')
+    flags = {"command": ["node", "p.js"], "port": 2, "datasets": {"val": "v.csv"}, "token_file": "t", "concurrency": 4}
+    variables = {"GEPA_WORKERS": "3", "GEPA_CONCURRENCY": "3"}
+    settings = load_settings(tmp_path / "sub" / "other.toml", flags, folder=tmp_path, environment=variables)
     assert settings.root == tmp_path / "sub", "the folder of the file that is given"
-    assert (settings.program, settings.command, settings.port, settings.workers) == (None, ("node", "p.js"), 2, 2)
+    assert (settings.program, settings.command, settings.port, settings.workers) == (None, ("node", "p.js"), 2, 3)
+    assert settings.concurrency == 4
     assert (settings.datasets["val"], settings.token_file) == (tmp_path / "v.csv", tmp_path / "t")
 
 
@@ -93,6 +95,7 @@ def test_exactly_one_program_is_needed(tmp_path: Path) -> None:
 def test_a_setting_that_would_have_no_effect_is_refused(
     tmp_path: Path, setting: str, good: list[str], bad: list[str]
 ) -> None:
+    assert "needs `allow_mutations`" in wrong(tmp_path, 'program = "a"\npush = "origin"')
     programs = {"program": 'program = "a"', "adapter": 'adapter = "a:B"', "command": 'command = ["a"]'}
     for kind in good:
         (tmp_path / "gepa.toml").write_text(f"{programs[kind]}\n{setting}")

@@ -52,10 +52,11 @@ async def test_a_commit_that_requires_more_has_it_and_others_have_not(
     one = second(project, {"helper.py": app, "requirements.txt": "-r base.txt\n", "base.txt": "tinydep==1.0\n"})
     two = second(project, {"helper.py": app, "requirements.txt": "-r base.txt\n", "base.txt": "tinydep==2.0\n"})
     lacking = second(project, {"helper.py": app, "requirements.txt": "tinydep==3.0\n"})
-    here = await opened(project)
+    here = await opened(project, env={"PATH": os.defpath})
     messages = await asyncio.gather(*(here.output(here.at(commit)) for commit in (project.first, one, two)))
     assert [each["answer"] for each in messages] == [1, "1.0", "2.0"]
     assert messages[0]["python"] == sys.executable
+    assert messages[0]["env"]["PATH"] == f"{Path(sys.executable).parent}:{os.defpath}"
     for each in messages[1:]:
         venv = each["env"]["VIRTUAL_ENV"]
         assert each["python"].startswith(venv)
@@ -229,3 +230,5 @@ async def test_no_repository_or_interpreter_gets_what_was_built_for_another(
     of_another_python = environments(project, cache, program="app.py", python=tmp_path / "python")
     found.append(await of_another_python.of(commits[0]))
     assert len({each.venv for each in found}) == 3
+    another.git("rm", "--quiet", "requirements.txt")
+    assert (await environments(another, cache).of(another.commit("Without"))).venv is None

@@ -70,10 +70,11 @@ def test_files_have_their_size_and_definitions_and_notes_come_last(tmp_path: Pat
         "sub/broken.py": b"def f(\xff" + b"(" * 5000,
         "sub/AGENTS.md": "Be brief.\n",
         "outside.py": "",
+        "shared/package.json": "{}",
     }
     project = Project(tmp_path, files)
     messages = outline_of(UserRepository(project.folder / "sub"), project.first)
-    assert messages.startswith("Files (5):\n")
+    assert messages.startswith("Files (6):\n")
     assert (
         'sub/app.py (9 lines)\n    """Sorts tickets."""\n    class Sorter(Base):\n'
         "        def sort(self, ticket, *, strict=False):\n    async def ask(question: str) -> str:\n"

@@ -11,6 +11,7 @@ import pytest
 
 from protocol.code import added_to, by_requested_component
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownCandidate
+from rpc_server.methods.dataset_rows import program_rows
 from rpc_server.mutations.changed_candidate import changed_candidate
 from rpc_server.program.launcher import PythonLauncher
 from rpc_server.program.process import ProgramProcess
@@ -32,8 +33,9 @@ async def test_the_seed_names_the_checked_out_commit(project: Project, opened: O
 
 
 async def test_each_commit_runs_its_own_files_in_a_folder_and_environment_of_its_own(
-    project: Project, opened: Open
+    project: Project, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("GIT_DIR", str(project.folder / ".git"))  # as a hook has it
     other = second(project, {"helper.py": "ANSWER = 2\n", "new.py": ""})
     (project.folder / "helper.py").write_text("ANSWER = 'not committed'\n")
     here = await opened(project)
@@ -193,7 +195,7 @@ async def test_a_call_that_is_cancelled_leaves_no_half_made_tree(project: Projec
 
 
 STDIO = (DATA / "stdio.py").read_text()
-COMMAND = (sys.executable, "p.py", "refs", "reflective_datasets", "adapter_state")
+COMMAND = (sys.executable, "p.py", "refs", "reflective_datasets", "adapter_state", "datasets")
 REFUSES = 'answer(request, error={"code": -32602, "message": "no more"})'
 DIES = 'open("died", "w"), sys.exit("no more")'
 
@@ -231,6 +233,8 @@ async def test_trajectories_of_an_evicted_instance_have_expired_and_the_state_pa
     other = second(project, {"other.py": ""})
     here = await opened(project, command=COMMAND, workers=None, max_trees=1)
     rows = [{"do": "result", "result": {"trajectory_ref": ref}} for ref in ("1", "2")]
+    (asked,) = await here.evaluate({"do": "meta"}, candidate=here.seed, group="g", timeout_s=9.0)
+    assert asked["output"] == {"group": "g", "example_timeout_s": 9.0}
     results = await here.results(here.seed, *rows, capture_traces=True)
     assert (await here.records(here.seed, results, "prompt"))["dataset"] == {"prompt": [{"refs": ["1", "2"]}]}
     given = {"candidate": here.seed, "eval_batch": {"batch": [], "results": []}, "components_to_update": []}
@@ -240,6 +244,7 @@ async def test_trajectories_of_an_evicted_instance_have_expired_and_the_state_pa
     with pytest.raises(TrajectoryExpired) as lost:
         await here.records(here.seed, results, "prompt")
     assert lost.value.details["refs"] == [result["trajectory_ref"] for result in results]
+    assert await program_rows(here.program) == {"train": [{"output": "held"}] * 3}
 
 
 OWN_METHODS = """
@@ -269,6 +274,8 @@ async def test_a_programs_records_about_the_code_are_those_of_all_components_onc
     differing = {"a": [{"x": 1}], "b": [{"x": 2}]}
     labelled = [{"Component": "a", "x": 1}, {"Component": "b", "x": 2}]
     assert by_requested_component(differing, ["git_branch"], here.seed) == {"git_branch": labelled}
+    added = {"added_components": '{"b": "", "c": ""}'}
+    assert by_requested_component(differing, [*added], added) == {"added_components": [{"x": 2}]}
 
 
 async def test_two_servers_of_one_commit_are_the_same_program_and_another_commit_is_not(

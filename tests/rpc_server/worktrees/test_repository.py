@@ -232,10 +232,10 @@ def test_a_commit_that_git_finds_dangerous_is_not_taken(project: Project, name: 
 def test_what_a_killed_git_left_in_the_way_of_a_branch_is_swept(project: Project) -> None:
     commit, bundle = change(project)
     repository = UserRepository(project.folder)
-    lock = project.folder / ".git/refs/heads/evolve/run/1.lock"
-    lock.parent.mkdir(parents=True)
-    lock.touch()
+    for place in ("heads/evolve/run", "evolverpc/run"):
+        (folder := project.folder / ".git/refs" / place).mkdir(parents=True)
+        (folder / "1.lock").touch()
     with pytest.raises(GitError):
-        repository.import_bundle(bundle)
+        repository.publish(bundle, b"answer")
     repository.sweep()
-    assert repository.import_bundle(bundle) == commit
+    assert repository.publish(bundle, b"answer") == commit

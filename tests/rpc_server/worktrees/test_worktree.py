@@ -22,7 +22,7 @@ from tests.rpc_server.worktrees.worktree_project import FILES, Open, second
 def in_tree(root: Path, environment: Environment | None = None, **given: Any) -> tuple[Settings, Worktree]:
     """The settings of a project in `root` as they are in a tree of it."""
     folder = root.parent / "tree"
-    (folder / "files").mkdir(parents=True)
+    (folder / "files" / "src").mkdir(parents=True)
     for name in ("app.py", "run.sh"):
         (folder / "files" / name).touch()
         (root / name).touch()
@@ -39,20 +39,23 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_paths_below_the_users_root_lead_into_the_tree(root: Path) -> None:
-    found, tree = in_tree(root, program=str(root / "app.py"), seed_candidate=root / "seed.json", env={"PATH": "x"})
+    env = {"PATH": "x", "PYTHONPATH": "/inherited"}
+    found, tree = in_tree(root, program=str(root / "app.py"), seed_candidate=root / "seed.json", env=env)
     assert (found.root, found.program) == (tree.root, str(tree.root / "app.py"))
     assert found.seed_candidate == tree.root / "seed.json"
     assert found.python == root / ".venv/bin/python"
     assert found.env["PATH"] == "/built/bin:/usr/bin"
+    assert found.env["PYTHONPATH"] == f"{tree.root}/src:/inherited"
     assert found.env["TMPDIR"] == str(tree.scratch)
 
 
-@pytest.mark.parametrize("absolute", [True, False])
-def test_a_commands_files_are_the_trees_and_its_interpreter_the_users(root: Path, absolute: bool) -> None:
+@pytest.mark.parametrize(("absolute", "venv"), [(True, None), (False, None), (False, Path("/built"))])
+def test_a_commands_files_are_the_trees_its_interpreter_is_not(root: Path, absolute: bool, venv: Path | None) -> None:
     start = f"{root}/" if absolute else ""
-    found, tree = in_tree(root, command=(f"{start}.venv/bin/python", f"{start}app.py", "--x"))
+    environment = Environment(venv, variables={"PATH": "/usr/bin"})
+    found, tree = in_tree(root, environment, command=(f"{start}.venv/bin/python", f"{start}app.py", "--x"))
     assert found.command is not None
-    assert found.command[0] == str(root / ".venv/bin/python")
+    assert found.command[0] == str((venv or root / ".venv") / "bin/python")
     assert Path(tree.root, found.command[1]) == tree.root / "app.py"
 
 
@@ -61,7 +64,7 @@ async def test_links_lead_to_the_users_own_files_and_the_build_runs_in_each_tree
 ) -> None:
     (project.folder / "model.dat").write_text("weights")
     here = await opened(
-        project, links=("model.dat",), build_command=("sh", "-c", "pwd > built.txt; git status || true")
+        project, links=("model.dat",), build_command=("sh", "-c", "cat *.dat && pwd > built.txt; git status || true")
     )
     messages = await here.output(here.seed)
     assert {"model.dat", "built.txt"} <= set(messages["files"])
@@ -156,6 +159,8 @@ def test_a_saved_program_that_links_out_of_the_tree_is_not_copied(root: Path, tm
     _, tree = in_tree(root, program="app.py")
     dspy = {"program": "app.Program", "kind": "dspy", "metric": "app.metric", "saved_program_json_path": "best.json"}
     settings = Settings.model_validate({"root": root, "trees": True, **dspy})
+    absolute = settings.model_copy(update={"saved_program_json_path": root / "best.json"})
+    assert worktree_settings(absolute, tree).saved_program_json_path == tree.root / "best.json"
     (tree.root / "best.json").symlink_to(tmp_path / "secret")
     assert copy_saved_program(settings, tree) is None
     (tree.root / "best.json").unlink()

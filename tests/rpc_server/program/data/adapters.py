@@ -74,7 +74,7 @@ class Adapter:
             outputs=outputs,
             scores=scores,
             trajectories=[Step(candidate["prompt"] + row.get("text", "")) for row in batch] if capture_traces else None,
-            num_metric_calls=3 * len(batch) + 1,
+            num_metric_calls=batch[0].get("calls", 3 * len(batch) + 1),
         )
 
     def make_reflective_dataset(self, candidate, eval_batch, components_to_update):

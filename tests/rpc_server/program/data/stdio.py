@@ -22,7 +22,7 @@ def discovery():
     if "least" in MANNERS:
         return {"program": {"name": "least", "seed_candidate": SEED}}
     limit_s = {"example_timeout_s": 0.3} if "hurried" in MANNERS else {}
-    offered = ("refs", "adapter_state", "reflective_datasets", "datasets", "scoring")
+    offered = ("refs", "adapter_state", "reflective_datasets", "datasets", "scoring", "untyped_rows")
     capabilities = [name for name in offered if name in MANNERS]
     return {
         "protocol_versions": ["1"],
@@ -84,6 +84,8 @@ def evaluate(request):
         sys.stdout.write(data.get("half", ""))
         sys.stderr.write("last words\n")
         sys.exit(7)
+    elif do == "row":
+        answer(request, result={"results": [{**good, "output": example}]})
     elif do == "pid":
         answer(request, result={"results": [{**good, "output": os.getpid()}]})
     elif do == "meta":
