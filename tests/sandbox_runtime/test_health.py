@@ -57,15 +57,6 @@ async def test_the_health_check_is_repeated_until_it_succeeds() -> None:
     assert b"token" not in b"".join(asked)
 
 
-async def test_a_request_waits_in_the_backlog_until_the_server_is_up(short: Path) -> None:
-    listening, url = on_unix(short / "server")
-    waiting = asyncio.create_task(wait_until_healthy(ServerEndpoint(url, "token"), 10))
-    await asyncio.sleep(0.05)
-    async with answering(listening, 200) as asked:
-        await waiting
-    assert len(asked) == 1
-
-
 async def test_a_server_that_is_not_ready_in_time_is_an_error_with_its_last_fault(short: Path) -> None:
     listening, url = on_tcp()
     started = time.monotonic()

@@ -2,7 +2,13 @@
 
 import pytest
 
-from sandbox_runtime import Command, PreparedEnvironment, Recipe, SandboxSpec
+from sandbox_runtime import Allow, Closed, Command, Egress, Open, PreparedEnvironment, Recipe, SandboxSpec, egress_to
+from sandbox_runtime.nodes.messages import hosts_of
+
+
+@pytest.mark.parametrize("egress", [Closed(), Open(), Allow(("a.example",), ("192.0.2.0/24",))])
+def test_a_node_gets_the_egress_of_the_spec(egress: Egress) -> None:
+    assert egress_to(hosts_of(egress)) == egress
 
 
 @pytest.mark.parametrize("cwd", ["..", "/etc", "a/../..", "a/../b"])

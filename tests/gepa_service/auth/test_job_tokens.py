@@ -35,19 +35,6 @@ def test_a_token_is_refused_once_its_job_ended_or_another_attempt_runs_it(
     assert tokens.check(token) is None
 
 
-def test_the_token_of_an_attempt_outlives_cancelled_work_but_no_further_attempt(
-    records: RecordStore, job: Work
-) -> None:
-    tokens = JobTokens(records, [MASTER])
-    token = tokens.issue(job, role="attempt")
-    cancelled = records.replace(job.model_copy(update={"status": "cancelled"}))
-    found = tokens.check(token)
-    assert found is not None
-    assert (found.role, found.job_id, found.attempt) == ("attempt", "job_1", 2)
-    records.replace(cancelled.model_copy(update={"status": "running", "attempts": 3}))
-    assert tokens.check(token) is None
-
-
 @pytest.mark.parametrize(
     ("age_s", "accepted"),
     [(LIFETIME_S, True), (LIFETIME_S + LEEWAY_S, False), (1 - LEEWAY_S, True), (-LEEWAY_S - 5, False)],

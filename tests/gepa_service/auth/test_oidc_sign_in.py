@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Semaphore
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx
@@ -28,7 +29,7 @@ async def browser(records: RecordStore, issuer: OidcIssuer, tmp_path: Path) -> A
     oidc = OidcTokens([configured])
     recognize = Recognizer(records, JobTokens(records, [b"m" * 32]), oidc)
     made = service_of(records, str(tmp_path / "journals.db"), recognize)
-    async with called(create_app(replace(made, public_url=URL, oidc=oidc)), URL) as http:
+    async with called(create_app(replace(made, public_url=URL, oidc=oidc, sign_ins=Semaphore(1))), URL) as http:
         yield http
 
 

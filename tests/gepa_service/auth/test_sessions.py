@@ -18,11 +18,12 @@ def test_a_cookie_that_was_changed_or_sealed_elsewhere_is_not_opened() -> None:
 def test_a_session_ends_after_its_time() -> None:
     now = [1_000_000.0]
     sessions = Sessions(KEY, lambda: now[0])
-    cookie = sessions.seal(WHO)
-    now[0] += SignedIn.LIFETIME_S
-    assert sessions.open(SignedIn, cookie) == WHO
-    now[0] += 1
-    assert sessions.open(SignedIn, cookie) is None
+    for content in (WHO, PendingSignIn("https://issuer", None, "state", "nonce", "verifier")):
+        cookie = sessions.seal(content)
+        now[0] += content.LIFETIME_S
+        assert sessions.open(type(content), cookie) == content
+        now[0] += 1
+        assert sessions.open(type(content), cookie) is None
 
 
 def test_the_longest_token_fits_into_a_cookie() -> None:

@@ -62,6 +62,7 @@ def test_a_tenant_gets_a_key_that_works_until_it_is_revoked(commands: Commands) 
     assert "revoked" in commands("keys", "revoke", str(tenant["id"]), listed["id"])
     assert check_key(commands.records, key) is None
     assert "revoked" in commands("keys", "list", "Acme")
+    assert check_key(commands.records, commands("keys", "create", "Acme", "--expires-in-days", "0").strip()) is None
 
 
 def test_quotas_are_changed_also_to_0_and_listed_and_others_stay(commands: Commands) -> None:
@@ -105,7 +106,7 @@ def test_secrets_stay_readable_while_both_kinds_of_keys_are_replaced(commands: C
         (("dispatcher", "--engine", "modal", "--sandbox", "process"), "leave --sandbox out"),
         (("dispatcher", "--engine", "modal", "--api", "http://127.0.0.1:8600"), "an API on loopback"),
         (("api", "--allow-network", "everything"), "--allow-network"),
-        (("api", "--oidc", "http://issuer"), "--oidc"),
+        (("api", "--oidc", "http://issuer audience"), "--oidc"),
         (("tenants", "list", "--database", "absent.db"), "there is no database absent.db"),
         (("tenants", "list", "--database", "postgres://user:secret@host"), "postgres"),
     ],

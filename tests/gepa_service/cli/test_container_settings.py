@@ -38,15 +38,18 @@ def test_what_is_missing_or_names_a_file_is_refused_and_no_value_is_shown(change
 def test_a_service_is_opened_with_its_app(mongo_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEPA_SERVICE_MASTER_KEY", base64.b64encode(MASTER).decode())
     monkeypatch.delenv("GEPA_SERVICE_MASTER_KEY_FILE", raising=False)
+    monkeypatch.setenv("OIDC_SECRET", "of the client")
     github = LoopbackGitHub(tmp_path, rsa.generate_private_key(public_exponent=65537, key_size=2048))
     variables = {
         **os.environ,
         "GEPA_SERVICE_DATABASE": mongo_url,
         "GEPA_SERVICE_JOURNALS": mongo_url,
         "GEPA_SERVICE_ALLOW_NETWORKS": "10.0.0.0/8 192.0.2.0/24",
+        "GEPA_SERVICE_OIDC": "https://a.example us\nhttps://b.example us OIDC_SECRET",
         **github.variables(),
     }
     with opened_in_container(variables, SECRET, "https://api.example") as service:
         assert service.public_url == "https://api.example"
         assert [str(each) for each in service.repositories.allow_networks] == ["10.0.0.0/8", "192.0.2.0/24"]
+        assert [each.secret for each in service.oidc.issuers.values()] == [None, "of the client"]
         assert service.github is not None

@@ -71,6 +71,7 @@ def test_a_job_whose_code_cannot_be_read_is_tried_again_and_completes_without_it
         raise GitError("the remote is gone")
 
     made = Program(tenant="acme", id="program_a", job_id="job_a", texts={}, line="l", repo_url="r")
+    service.records.insert(made)  # by an attempt that ended before it wrote the job
     monkeypatch.setattr(kept_results, "program_of", lambda *_: made)
     monkeypatch.setattr(kept_results, "with_code", with_code)
     job = attempted(service, lambda *_: Ended(status="completed"), setbacks)

@@ -4,22 +4,26 @@ from pathlib import Path
 
 import pytest
 
-from gepa_service.jobs import attempt_records, control
+from gepa_service.jobs import attempt, attempt_records, control
 from gepa_service.webhooks import EVENTS, Webhook, WebhookDelivery
 from tests.gepa_service.platform import Platform, processes_of, word_repository, word_settings, working
 from tests.sandbox_runtime.source.repositories import commit
+from tests.support.waiting import until
 
 
 def test_a_job_that_is_handed_over_continues_where_it_was_and_a_new_budget_reaches_it_while_it_runs(
-    service: Platform, tmp_path: Path
+    service: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(attempt, "RENEW_S", 0.0)
     # What is left takes longer than the way of the new budget.
     settings = word_settings(tmp_path / "log", metric_calls=400, slower=30)
     job, acme = service.submit(word_repository(tmp_path / "repo"), settings), service.of("acme")
     events = tuple(EVENTS.values())
     acme.insert(Webhook(tenant="acme", id="w", url="https://x", events=events, created_by="k"))
     with working(service.parts(), service.place()):
-        service.until(job, lambda found: found.progress.metric_calls > 10)
+        token = service.place().folder / f"{job.id}-1" / "token"
+        first = until(lambda: token.exists() and token.read_text())
+        service.until(job, lambda found: found.progress.metric_calls > 10 and token.read_text() != first)
     left = service.get(job)
     assert (left.status, left.reason, left.setbacks) == ("pending", "the service was stopped", 0)
     assert not processes_of(job)

@@ -227,9 +227,11 @@ def test_attempts_of_the_local_engine_hand_back_at_its_end_and_end_if_they_fail(
     assert len(handed_back) == 2
 
 
-def step_of(service: Platform, then: Callable[[Work], object] = lambda _: None) -> Callable[[str], Work]:
+def step_of(
+    service: Platform, then: Callable[[Work], object] = lambda _: None, parent: str | None = None
+) -> Callable[[str], Work]:
     """A running step, whose attempts make a version with a text; `then` is called before an attempt ends."""
-    made = ProgramWork(tasks=({"text": "a"},), makes=new_id("program"))
+    made = ProgramWork(tasks=({"text": "a"},), makes=new_id("program"), parent=parent)
     step = Work(tenant="acme", id=new_id("step"), what="step", repo_url="/r", created_by="k", program=made)
     service.records.insert(step.model_copy(update={"status": "running", "attempts": 1}))
     service.tenant("acme", usd_per_month=0.0)
@@ -256,6 +258,15 @@ def test_a_step_stores_no_version_of_an_attempt_that_another_one_replaced(servic
     assert (after.status, after.attempts, service.records.page(Program, "acme")) == ("running", 2, [])
 
 
+def test_a_step_fails_whose_version_another_step_has_made_meanwhile(service: Platform) -> None:
+    def make(found: Work) -> None:
+        fields = {"line": "l", "job_id": "step_other", "repo_url": "/r", "texts": {"t": "other"}}
+        service.records.insert(Program(tenant="acme", id=found.program.makes, **fields))  # type: ignore[union-attr]
+
+    after = step_of(service, make)("mine")
+    assert (after.status, after.program_id, after.result) == ("failed", None, None)
+
+
 def test_the_result_of_a_step_is_the_version_that_an_earlier_attempt_stored(service: Platform) -> None:
     attempt = step_of(service)
     first = attempt("first")
@@ -264,6 +275,15 @@ def test_the_result_of_a_step_is_the_version_that_an_earlier_attempt_stored(serv
     assert second.result is not None
     assert second.result["candidate"] == {"t": "first"}
     assert [each.texts for each in service.records.page(Program, "acme")] == [{"t": "first"}]
+
+
+def test_a_version_that_changes_texts_alone_has_the_code_of_its_parent(service: Platform) -> None:
+    code = {"commit": "c" * 40, "diff": "d", "patch": "p", "bundles": ("Yg==",)}
+    fields = {"line": "l", "job_id": "j", "repo_url": "/r", "texts": {}, **code}
+    service.records.insert(Program(tenant="acme", id="parent", **fields))
+    step_of(service, parent="parent")("text")
+    [made] = [each for each in service.records.page(Program, "acme") if each.id != "parent"]
+    assert made.model_dump(include=set(code)) == code
 
 
 def test_what_a_month_could_not_be_given_is_added_by_the_next_report(

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from gepa_service.jobs.driver_place import fleet_mirror
+from tests.support.waiting import eventually
 
 
 async def test_a_sandbox_that_ends_while_the_first_copy_is_made_does_not_fail_it(tmp_path: Path) -> None:
@@ -21,4 +22,6 @@ async def test_a_sandbox_that_ends_while_the_first_copy_is_made_does_not_fail_it
     async with fleet_mirror(shared, fleet, token, str):
         assert (shared / "fleet").read_text() == "http://127.0.0.1:2 token-file=new.token\n"
         assert (shared / "new.token").read_text() == "n"
+        token.write_text("renewed")
+        await eventually(lambda: (shared / "token").read_text() == "renewed")
     await replacing

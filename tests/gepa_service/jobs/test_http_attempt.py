@@ -17,6 +17,7 @@ from gepa_service.jobs import control
 from gepa_service.jobs.attempt import HttpAttemptService, run_on_node
 from gepa_service.jobs.attempt_records import AttemptRecords
 from gepa_service.jobs.dispatcher import Queue
+from gepa_service.jobs.job_environment import cache_folder
 from gepa_service.jobs.kept_results import KeptResults
 from gepa_service.jobs.messages import Begun, Ended, LogLines, Report, Spent, TaskDone
 from gepa_service.jobs.month_spending import month_id
@@ -90,6 +91,7 @@ def test_an_attempt_on_a_node_does_its_work_over_the_api_with_its_tenants_secret
     assert lines[0] == "attempt 2 begins"
     assert lines[-1] == "completed"
     assert list((service.folder / "jobs").glob("*")) == []
+    assert list(place.cache.iterdir()) == [cache_folder("acme", place.cache)], "no tenant uses what another one built"
 
 
 def test_what_is_delivered_again_is_neither_stored_nor_counted_again(

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import re
 import socket
 from collections.abc import AsyncIterator
 
@@ -98,14 +99,16 @@ async def test_the_collector_gets_data_of_the_driver_with_the_key_of_the_operato
 
     got: list[tuple[str | None, ...]] = []
     async with web_host(echo) as host, aiohttp.ClientSession(auto_decompress=False) as client:
-        named = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{host}/otlp", "OTEL_EXPORTER_OTLP_HEADERS": "X-Api-Key=k"}
+        named = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{host}/otlp", "OTEL_EXPORTER_OTLP_HEADERS": "A=b,X-Api-Key=k="}
         [address] = front.route_to_collector(named).values()
         headers = {"Authorization": "Bearer of-the-driver", "X-Api-Key": "its own", "Content-Encoding": "x"}
         async with client.post(f"{address}/v1/logs", data=b"data", headers=headers) as answer:
             assert (answer.status, await answer.text()) == (202, "")
-        assert got == [("/otlp/v1/logs", "data", None, "k", "x")]
+        assert got == [("/otlp/v1/logs", "data", None, "k=", "x")]
         refused = [("GET", "v1/logs", b""), ("POST", "v1/keys", b""), ("POST", "v1/logs", bytes(MOST_EXPORTED + 1))]
         for method, path, data in refused:
             async with client.request(method, f"{address}/{path}", data=io.BytesIO(data)) as answer:
                 assert answer.status in (403, 413)
         assert len(got) == 1
+    assert re.fullmatch(r"http://.*/collector-[0-9a-f]{32}", address)
+    assert front.route_to_collector({"OTEL_EXPORTER_OTLP_HEADERS": "X-Api-Key=k"}) == {}

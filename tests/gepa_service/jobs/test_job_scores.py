@@ -1,10 +1,7 @@
 """The scores of a job reach the operator's OpenTelemetry collector, though its optimizer has no network."""
 
-import re
-
 import pytest
 
-from gepa_service.jobs.http_front import HttpFront
 from gepa_service.jobs.messages import OTLP_ENDPOINT, OTLP_HEADERS
 from tests.gepa_client.run.test_score_export import Collector
 from tests.gepa_service.platform import Platform, word_repository, word_settings, working
@@ -30,11 +27,3 @@ def test_each_example_of_a_job_is_exported_with_the_key_of_the_operator(
     assert {each["gen_ai.evaluation.score.label"] for each in results} == {"ok"}
     assert len(collector.named("evolverpc.candidate")) == ended.progress.candidates
     assert collector.keys == {"Bearer of-the-operator"}
-
-
-def test_an_optimizer_gets_an_address_of_the_collector_and_no_key_of_it() -> None:
-    front = HttpFront("http://127.0.0.1:9")
-    assert front.route_to_collector(KEYS) == {}
-    given = front.route_to_collector({OTLP_ENDPOINT: "https://collector.example", **KEYS})
-    assert given.keys() == {OTLP_ENDPOINT}
-    assert re.fullmatch(r"http://127\.0\.0\.1:9/collector-[0-9a-f]{32}", given[OTLP_ENDPOINT])

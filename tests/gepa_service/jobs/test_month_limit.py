@@ -5,9 +5,8 @@ from gepa_service.jobs.attempt_records import AttemptRecords
 from gepa_service.jobs.deletion import delete_work
 from gepa_service.jobs.dispatcher import Queue
 from gepa_service.jobs.messages import Ended, Report
-from gepa_service.jobs.month_spending import count_spending, usage_of
+from gepa_service.jobs.month_spending import usage_of
 from gepa_service.model.tenant import Usage
-from gepa_service.model.work import ProgramWork
 from tests.gepa_client.journal.sample_runs import ended as ended_attempt
 from tests.gepa_client.journal.sample_runs import sent
 from tests.gepa_service.platform import Platform
@@ -36,22 +35,12 @@ def test_what_a_job_costs_is_counted_as_it_runs_once_over_all_attempts_and_stays
     assert Queue(service.records).take() is not None
     second = AttemptRecords(service.parts(), "acme", job.id, 2)
     assert second.begin() is not None
-    assert spent(service)[0] == 0.5
+    assert (spent(service)[0], service.journals.run(job.id).claim.owner) == (0.5, None)
     second.report(Report(message=Ended(status="failed", failure={"kind": "run", "message": "m"})))
     ended = service.get(job)
     assert (ended.status, ended.cost_usd, spent(service)[0]) == ("failed", 1.5, 0.5)
     delete_work(service.records, service.journals, ended)
     assert spent(service)[0] == 0.5
-
-
-def test_what_each_attempt_at_a_batch_costs_is_added(service: Platform) -> None:
-    batch = service.work("rollouts", service.folder, ProgramWork(tasks=({"text": "a"},)))
-    for usd in (1.0, 0.5):
-        attempt = Queue(service.records).take()
-        assert attempt is not None
-        counted = count_spending(service.records, attempt, usd, 1)
-        service.records.replace(counted.model_copy(update={"status": "pending"}))
-    assert (spent(service), service.get(batch).cost_usd) == ((1.5, 2), 1.5)
 
 
 def test_what_a_job_costs_until_its_process_has_ended_is_counted_after_it_was_cancelled(service: Platform) -> None:

@@ -56,9 +56,10 @@ def test_a_process_that_reads_nothing_holds_up_no_other_and_is_ended(
         os.kill(process, signal.SIGSTOP)
         second = begun(processes, tmp_path, "a2", "x" * LARGER_THAN_A_PIPE)
         assert shared_processes_in(tmp_path) == [process]
-        others = [begun(processes, tmp_path, "b1"), begun(processes, tmp_path, "a3", KEY="another")]
-        assert len(shared_processes_in(tmp_path)) == 3, "one has one program and one set of secrets"
-        assert [end_of(each) for each in others] == 2 * ["failed"]
+        keys = {"b1": {}, "a3": {"KEY": "another"}, "a4": {}}
+        others = [begun(processes, tmp_path, name, **given) for name, given in keys.items()]
+        assert len(shared_processes_in(tmp_path)) == 4, "one has one program and one set of secrets, the present one"
+        assert [end_of(each) for each in others] == 3 * ["failed"]
         assert end_of(second) is None, "it is placed again"
 
 

@@ -67,10 +67,10 @@ async def test_a_suspended_installation_suspends_its_repositories_until_it_is_re
     event = {"installation": {"id": 42}}
     await sent(github_client, github, "installation", event | {"action": "suspend"}, "d1")
     assert stored(acme).status == "suspended"
-    refused = await Caller(github_client, "acme-editor")(
-        "POST", "/optimize", {"client_id": "client_1", "max_metric_calls": 5}
-    )
+    editor, connect = Caller(github_client, "acme-editor"), {"repo_url": github.url("o/r"), "installation_id": 42}
+    refused = await editor("POST", "/optimize", {"client_id": "client_1", "max_metric_calls": 5})
     assert refused.status_code == 409
+    assert (await editor("POST", "/connect-git", connect)).json()["field"] == "installation_id"
     await sent(github_client, github, "installation", event | {"action": "unsuspend"}, "d2")
     again = await sent(github_client, github, "installation", event | {"action": "suspend"}, "d1")
     assert (again.status_code, stored(acme).status) == (409, "connected")

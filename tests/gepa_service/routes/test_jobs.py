@@ -6,6 +6,7 @@ from gepa_service.model.tenant import TENANTS, Quotas, Tenant
 from gepa_service.model.work import Work
 from gepa_service.records import TenantRecords
 from gepa_service.service import Service
+from gepa_service.webhooks import Webhook, WebhookDelivery
 from tests.gepa_service.routes.conftest import Caller
 
 LEAST = {"max_metric_calls": 30}
@@ -68,6 +69,7 @@ WRONG: list[tuple[dict[str, Any], str | None, str]] = [
     ({"options": {"url": ["http://127.0.0.1"]}}, None, "sandboxes of its repository"),
     ({"options": {"max_metric_calls": 5}}, None, "same setting"),
     ({"options": {"reflection_prompt_template": "@/etc/passwd"}}, "options.reflection_prompt_template", "not read"),
+    ({"options": {"reflection_prompt_template": {"a": "@/etc/passwd"}}}, None, "not read"),
     ({"options": {"reflection_prompt_template": "none"}}, "options.reflection_prompt_template", "lacks"),
     ({"options": {"allow_hosts": ["8.0.0.0/6"]}}, "options.allow_hosts", "not public"),
     ({"options": {"build_hosts": ["169.254.169.254"]}}, "options.build_hosts", "not public"),
@@ -122,7 +124,9 @@ async def test_jobs_are_listed_in_pages_and_by_status(editor: Caller, program: s
         assert (await editor("GET", f"/jobs?{query}")).status_code == 422, query
 
 
-async def test_a_pending_job_is_paused_resumed_and_cancelled(editor: Caller, program: str) -> None:
+async def test_a_pending_job_is_paused_resumed_and_cancelled(editor: Caller, program: str, acme: TenantRecords) -> None:
+    events = ("job.paused", "job.cancelled")
+    acme.insert(Webhook(tenant="acme", id="w", url="https://x", events=events, created_by="k"))
     made = await editor("POST", "/optimize", {"repo_url": program, "options": {"auto": "light"}})
     job_id = made.json()["job_id"]
     assert (await editor("POST", f"/job/{job_id}/pause")).json()["status"] == "paused"
@@ -130,12 +134,14 @@ async def test_a_pending_job_is_paused_resumed_and_cancelled(editor: Caller, pro
     assert (resumed["status"], resumed["reason"]) == ("pending", None)
     for budget in ({}, {"max_metric_calls": -1}, {"seed": 1}, {"max_cost_usd": "x"}):
         assert (await editor("PATCH", f"/job/{job_id}", budget)).status_code == 422
-    changed = await editor("PATCH", f"/job/{job_id}", {"max_metric_calls": 99, "max_cost_usd": 2})
-    assert (changed.json()["max_metric_calls"], changed.json()["max_cost_usd"]) == (99, 2)
+    limits = {"max_metric_calls": 99, "max_cost_usd": 2}
+    changed = (await editor("PATCH", f"/job/{job_id}", {**limits, "max_iterations": 7})).json()
+    assert {name: changed[name] for name in (*limits, "total_iterations")} == {**limits, "total_iterations": 7}
     assert "auto" not in (await editor("GET", f"/job/{job_id}")).json()["settings"], "it limits the same"
     ended = (await editor("POST", f"/job/{job_id}/cancel")).json()
     assert (ended["status"], ended["wanted"]) == ("cancelled", "cancel")
     assert ended["completed_at"] is not None
+    assert tuple(each.event for each in acme.page(WebhookDelivery)) == events
     for method, path in (("POST", "/pause"), ("POST", "/resume"), ("PATCH", "")):
         refused = await editor(method, f"/job/{job_id}{path}", LEAST if method == "PATCH" else None)
         assert refused.status_code == 409

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -268,9 +267,3 @@ async def test_a_step_makes_a_version_of_code_that_a_batch_runs_in_all_its_sandb
         editor, (await editor("POST", "/api/internal/rollouts/batch", tasks)).json()["batch_id"]
     )
     assert [each["output"] for each in results] == ["best a p/m!"], (ended, results)
-    patch = (await editor("POST", "/program/next/deliver", {"mode": "patch"})).json()["patch"]
-    applied = await asyncio.to_thread(
-        subprocess.run, ["git", "-C", program, "apply", "-"], input=patch, text=True, check=False
-    )
-    assert applied.returncode == 0
-    assert (await editor("POST", "/program/next/promote", {"force": True, "reason": "as asked"})).status_code == 200

@@ -68,6 +68,7 @@ def due_now(acme: TenantRecords) -> list[WebhookDelivery]:
 async def test_a_promotion_is_sent_once_signed_with_the_secret_of_the_webhook(
     owner: Caller, receiver: Receiver, sender: Sender, acme: TenantRecords
 ) -> None:
+    receiver.status = 204
     webhook = await registered(owner, receiver.url, "program.promoted")
     other = await registered(owner, receiver.url, "job.completed")
     assert other["secret"] != webhook["secret"]
@@ -84,7 +85,7 @@ async def test_a_promotion_is_sent_once_signed_with_the_secret_of_the_webhook(
     read = json.loads(body)
     assert (read["event"], read["program_id"], read["actor"]) == ("program.promoted", "p", "key:acme-owner")
     logged = (await owner("GET", f"/webhooks/{webhook['webhook_id']}/deliveries")).json()["items"]
-    assert [(each["status"], each["attempts"][0]["status"]) for each in logged] == [("delivered", 200)]
+    assert [(each["status"], each["attempts"][0]["status"]) for each in logged] == [("delivered", 204)]
 
 
 async def test_a_receiver_that_fails_is_tried_again_a_bounded_number_of_times(
@@ -140,7 +141,10 @@ async def test_a_redirect_is_a_failure_that_is_not_followed_and_a_receiver_that_
     receiver.status = 410
     due_now(acme)
     await sender.once()
-    assert acme.page(WebhookDelivery)[0].status == "failed"
+    await owner("POST", f"/webhooks/{webhook['webhook_id']}/ping")
+    await owner("DELETE", f"/webhooks/{webhook['webhook_id']}")
+    assert await sender.once() == 0
+    assert [each.status for each in acme.page(WebhookDelivery)] == ["failed", "failed"]
 
 
 async def test_a_name_that_became_private_gets_nothing(

@@ -144,6 +144,12 @@ async def test_a_killed_command_is_an_interruption_and_leaves_nothing(
     with pytest.raises(RuntimeInterrupted, match="not built: uv was killed"):
         await environments.ready(GREETING, run=killed, on_progress=print)
     assert places(cache) == []
+
+    async def late(*_: object) -> tuple[int, bytes]:
+        raise TimeoutError
+
+    with pytest.raises(EnvironmentMissing, match="uv took longer than"):
+        await environments.ready(GREETING, run=late, on_progress=print)
     assert exists((await environments.ready(GREETING, run=run, on_progress=print)).python)
 
 
@@ -153,10 +159,10 @@ async def test_commands_that_build_know_where_packages_come_from_and_no_secret(
     monkeypatch.setenv("OPENAI_API_KEY", "not for builds")
     monkeypatch.delenv("UV_FIND_LINKS")
     (other := wheels.with_name("other")).mkdir()
-    monkeypatch.setenv("PIP_FIND_LINKS", f"{other} {wheels}")
+    monkeypatch.setenv("PIP_FIND_LINKS", f"file://{other} {wheels}")
     await environments.ready(GREETING, run=run, on_progress=print)
     for env, readable in zip(run.envs, run.readable, strict=True):
-        assert env["UV_FIND_LINKS"] == f"{other},{wheels}"
+        assert env["UV_FIND_LINKS"] == f"file://{other},{wheels}"
         assert {str(other), str(wheels)} <= {*readable}
         assert "not for builds" not in env.values()
         assert env["HOME"] != str(Path.home())

@@ -51,12 +51,13 @@ async def test_the_provider_sees_the_gateways_headers_and_not_the_sandboxs(
             "OpenAI-Organization": "evil",
             "Cookie": "evil=1",
             "anthropic-version": "2023-06-01",
+            "anthropic-beta": "context-1m",
         }
         async with one.post("/anthropic/v1/messages?beta=true", http, headers=mine) as response:
             assert response.status == 200
     seen = provider.seen[0]
     assert (seen.path, seen.headers["x-api-key"], seen.body) == ("/v1/messages?beta=true", KEY, ASKED)
-    assert seen.headers["anthropic-version"] == "2023-06-01"
+    assert (seen.headers["anthropic-version"], seen.headers["anthropic-beta"]) == ("2023-06-01", "context-1m")
     assert "evil" not in str(seen) and "Authorization" not in seen.headers and one.token not in str(seen)
 
 
@@ -84,12 +85,14 @@ async def test_events_arrive_one_by_one(
 async def test_an_error_of_the_provider_passes_with_its_status_and_body(
     opened: Opens, provider: StubProvider, http: aiohttp.ClientSession, recorded: Recorded
 ) -> None:
-    provider.answer = replying(529, b'{"error": "busy"}', {"Retry-After": "3", "Set-Cookie": "a=b"})
+    limits = {"Retry-After": "3", "X-RateLimit-Limit-Tokens": "5", "Anthropic-RateLimit-Tokens-Limit": "7"}
+    provider.answer = replying(529, b'{"error": "busy"}', {**limits, "Set-Cookie": "a=b"})
     async with opened() as gateway:
         one = await sandbox(gateway)
         async with one.chat(http) as response:
             assert (response.status, await response.text()) == (529, '{"error": "busy"}')
-            assert response.headers["Retry-After"] == "3" and "Set-Cookie" not in response.headers
+            assert {name: response.headers[name] for name in limits} == limits
+            assert "Set-Cookie" not in response.headers
     assert [(call.status, call.cost_usd) for call in recorded.calls] == [(529, 0.0)]
 
 
@@ -170,4 +173,4 @@ async def test_the_variables_lead_programs_to_the_gateway_and_hold_no_key(opened
         env = gateway.open_session("sandbox-1", Open()).env("http://10.0.0.1:8181", "http://10.0.0.1:8182")
     assert env["OPEN_ROUTER_BASE_URL"] == "http://10.0.0.1:8181/open-router/v1"
     assert env["HTTPS_PROXY"] == env["https_proxy"] == f"http://sandbox:{env['OPEN_ROUTER_API_KEY']}@10.0.0.1:8182"
-    assert "10.0.0.1" in env["NO_PROXY"].split(",") and KEY not in str(env)
+    assert {"10.0.0.1", "localhost", "127.0.0.1"} <= {*env["NO_PROXY"].split(",")} and KEY not in str(env)

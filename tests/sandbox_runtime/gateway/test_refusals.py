@@ -239,6 +239,8 @@ async def test_models_that_are_not_listed_are_refused(
         one = await sandbox(gateway)
         async with one.chat(http, {**ASKED, "model": "gpt-x"}) as response:
             assert response.status == 200
+        async with one.post("/anthropic/v1/messages", http, {**ASKED, "model": "claude-x"}) as response:
+            assert response.status == 200
         for _ in range(3):
             async with one.chat(http, {**ASKED, "model": "claude-é"}) as response:
                 assert response.status == 403 and (await response.json())["type"] == "error"

@@ -42,12 +42,13 @@ COUNTED = TokenCounts(input=40, cached=60, output=7)
         (CHAT, COUNTED),
         (RESPONSES, COUNTED),
         (MESSAGES, COUNTED),
-        ({"prompt_tokens": 9, "total_tokens": 9}, TokenCounts(input=9)),
+        ({"prompt_tokens": 9, "prompt_tokens_details": {"cache_write_tokens": 4}}, TokenCounts(input=5, written=4)),
         (
             {**MESSAGES, "cache_creation_input_tokens": 9, "cache_creation": {"ephemeral_1h_input_tokens": 5}},
             TokenCounts(40, 60, 9, 5, 7),
         ),
         ({"prompt_tokens": 9, "prompt_tokens_details": {"audio_tokens": 5}}, None),
+        ({"prompt_tokens": 9, "completion_tokens_details": {"audio_tokens": 5}}, None),
         ({}, None),
     ],
 )
@@ -96,6 +97,9 @@ def test_tokens_of_a_stream_of_events(provider: Provider, events: list[Any], las
     stream = b"".join(map(event, events))
     assert b"".join(reader.feed(stream[place : place + 5]) for place in range(0, len(stream), 5)) == stream
     assert reader.tokens() == (COUNTED, last)
+    if provider.dialect == "openai":
+        reader.feed(b"data: [DONE]\n")
+        assert reader.tokens() == (COUNTED, True)
 
 
 def test_only_the_event_that_the_gateway_requested_is_hidden() -> None:
@@ -124,11 +128,11 @@ def test_an_answer_at_another_price_is_not_priced() -> None:
     ("path", "more", "usd"),
     [
         ("/chat/completions", {"max_tokens": 10}, 40e-6),
-        ("/chat/completions", {"max_tokens": 10, "max_completion_tokens": 20, "n": 3}, 240e-6),
+        ("/chat/completions", {"max_tokens": 10, "max_completion_tokens": 20, "n": 128}, 10240e-6),
         ("/chat/completions", {}, 4e-3),
         ("/chat/completions", {"max_tokens": 10**6}, 4e-3),
         ("/responses", {"max_output_tokens": 10}, 40e-6),
-        ("/completions", {"max_tokens": 10, "prompt": ["a", "b"]}, 80e-6),
+        ("/completions", {"max_tokens": 10, "best_of": 128, "prompt": ["a", "b"]}, 10240e-6),
         ("/completions", {"max_tokens": 10, "prompt": [1, 2, 3]}, 40e-6),
         ("/embeddings", {}, 0.0),
     ],
@@ -156,7 +160,8 @@ def test_input_that_is_not_text_counts_as_the_models_whole_context() -> None:
 
 
 def test_providers_are_read_from_the_environment() -> None:
-    found = known({"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "https://my.example/v1/", "ANTHROPIC_API_KEY": "sk-2"})
+    urls = {"OPENAI_API_BASE": "https://old.example/v1", "OPENAI_BASE_URL": "https://my.example/v1/"}
+    found = known({"OPENAI_API_KEY": "sk-1", "ANTHROPIC_API_KEY": "sk-2", **urls})
     assert [provider.url("/messages") for provider in found] == [
         "https://my.example/v1/messages",
         "https://api.anthropic.com/v1/messages",
@@ -164,6 +169,8 @@ def test_providers_are_read_from_the_environment() -> None:
     assert found[1].key_headers() == {"x-api-key": "sk-2"} and "sk-" not in repr(found)
     assert found[1].env("http://g", "t") == {"ANTHROPIC_BASE_URL": "http://g/anthropic", "ANTHROPIC_API_KEY": "t"}
     assert known({}) == ()
+    own = configured("own", "https://a.example", {"KEY": "sk-3"}, key_env="KEY", dialect="anthropic")
+    assert own.key_headers() == {"x-api-key": "sk-3"}
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,9 @@ async def test_a_sandbox_that_dies_in_a_call_is_gone_at_once(cloud: Cloud, runti
         await sandbox.endpoint()
     assert "serving" in await sandbox.logs()
     await sandbox.close()
+    late = await runtime.start(spec(cloud))
+    await cloud.box(late.id).end(Result.GENERIC_STATUS_TIMEOUT)
+    assert (await asyncio.wait_for(late.wait(), WAIT_S)).kind == "timed_out"
 
 
 async def test_a_command_whose_end_modal_never_reports_times_out_here(
@@ -142,6 +145,8 @@ async def test_a_sandbox_whose_process_was_killed_is_swept_and_none_of_another_o
         tags["evolverpc-owner"] = f"{ended.pid}.{rest}"
         listed = {of.id: of.orphan for of in await runtime.found()}
         assert listed == {mine.id: False, orphan.id: True}
+        cloud.faults.fail("SandboxTagsGetV2", Status.NOT_FOUND)  # one has ended since
+        assert {each.id for each in await runtime.found()} <= listed.keys()
         assert await runtime.sweep({"run": "other"}) == []
         assert await runtime.sweep() == [orphan.id]
         assert cloud.running == [mine.id, foreign.id]

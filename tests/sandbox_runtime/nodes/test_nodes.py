@@ -17,7 +17,7 @@ import pytest
 
 from evolverpc_common.output_tail import OutputTail
 from sandbox_runtime import Command, Open, Recipe, RuntimeThrottled, Sandbox, SandboxGone, SandboxSpec
-from sandbox_runtime.api.sandbox import LOG_BYTES, RuntimeUnavailable, ServerEndpoint
+from sandbox_runtime.api.sandbox import LOG_BYTES, EnvironmentMissing, RuntimeUnavailable, ServerEndpoint
 from sandbox_runtime.gateway.gateway_session import CONNECTIONS
 from sandbox_runtime.nodes import messages, node, runtime, splicing
 from sandbox_runtime.nodes.node import HostAddress, Node
@@ -249,13 +249,20 @@ async def test_a_file_goes_to_a_node_once_and_its_content_is_a_commands_input(
     hosts: LocalHosts, tmp_path: Path
 ) -> None:
     file = tmp_path / "input"
-    file.write_bytes(b"x" * 300_000)
     async with NodesRuntime("process", hosts) as on:
         sandbox = await started(on)
-        for _ in range(2):
-            done = await sandbox.exec(Command(("wc", "-c"), stdin=file))
-            assert done.stdout.strip() == b"300000"
+        for size in (b"300000", b"200000", b"300000"):
+            file.write_bytes(b"x" * int(size))
+            for _ in range(2):
+                done = await sandbox.exec(Command(("wc", "-c"), stdin=file))
+                assert done.stdout.strip() == size
         hosts.processes[node_of(sandbox)].kill()  # the next host removes the file
+
+
+def test_an_error_of_a_node_is_the_same_one_here() -> None:
+    for error in (EnvironmentMissing("a"), RuntimeThrottled("b", retry_after_s=3.0), ValueError("c")):
+        again = messages.error_of(messages.failure_of(error))
+        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
 async def test_a_host_serves_one_run_that_has_its_token_and_ends_with_it(hosts: LocalHosts) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from sandbox_runtime import EgressNotEnforced, RuntimeThrottled, SandboxError, SandboxNotReady, ServerEndpoint
 from sandbox_runtime import pool as pool_module
+from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable
 from tests.sandbox_runtime.pool.fakes import LIMIT_S, FakeSandbox, FakeStarter, listed, pool_of
 from tests.support.waiting import eventually
 
@@ -45,6 +46,7 @@ async def test_one_that_dies_is_unlisted_freed_and_replaced(tmp_path: Path) -> N
         assert "status 1" in died.detail
         assert dead.closed == 1
         assert dead.url not in listed(tmp_path)
+        await watched.until(lambda: not list(tmp_path.glob(f"{dead.id}.*")))
         assert yard.made[3].url in listed(tmp_path)
 
 
@@ -98,8 +100,7 @@ async def test_where_none_comes_up_it_gives_up_with_the_first_error(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("error", "starts"),
-    [(EgressNotEnforced("no such thing"), 1), (not_ready("main"), 2)],
-    ids=["unenforceable", "broken"],
+    [(EgressNotEnforced("a"), 1), (EnvironmentMissing("b"), 1), (RuntimeUnavailable("c"), 1), (not_ready("main"), 2)],
 )
 async def test_an_error_that_no_further_start_can_fix_is_raised_early(
     tmp_path: Path, error: SandboxError, starts: int
@@ -191,14 +192,6 @@ async def test_it_shrinks_when_there_is_work_for_fewer_and_grows_when_work_waits
         await watched.until(lambda: pool.ready == 5)
         await eventually(lambda: len(yard.up) == 5)
         assert kept < set(listed(tmp_path))
-
-
-async def test_it_has_more_once_it_is_resized(tmp_path: Path) -> None:
-    yard = FakeStarter()
-    async with pool_of(yard, 1, tmp_path) as (pool, watched):
-        await pool.first_ready()
-        pool.resize(3)
-        await watched.until(lambda: pool.ready == 3)
 
 
 async def test_a_refusal_has_the_token_files_written_anew_in_their_places(

@@ -1,7 +1,6 @@
 """What the process backend does besides the suite of all: it warns, finds every process, and bounds what it can."""
 
 import json
-import logging
 import os
 import sys
 from dataclasses import replace
@@ -11,18 +10,11 @@ import pytest
 
 from evolverpc_common.processes import started_at
 from sandbox_runtime import Command, EnvironmentMissing, ResourceLimits
-from sandbox_runtime.backends.process import NO_ISOLATION_WARNING
 from sandbox_runtime.backends.process_commands import run_build
 from tests.faults.execution_log import children
-from tests.sandbox_runtime.backend import BackendUnderTest, process_backend
+from tests.sandbox_runtime.backend import BackendUnderTest
 from tests.sandbox_runtime.stub_server import SOURCE
 from tests.sandbox_runtime.suite.acting import up
-
-
-async def test_the_process_backend_warns_that_it_isolates_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        async with process_backend():
-            assert [record.getMessage() for record in caplog.records] == [NO_ISOLATION_WARNING]
 
 
 async def test_a_server_that_hides_its_environment_is_ended_with_all_below_it(backend: BackendUnderTest) -> None:

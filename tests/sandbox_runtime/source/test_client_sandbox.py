@@ -14,7 +14,7 @@ import pytest
 from sandbox_runtime import EnvironmentMissing, Open, SandboxGone, SandboxNotReady
 from sandbox_runtime.backends.process import ProcessBackend
 from sandbox_runtime.runtime import Runtime
-from sandbox_runtime.source import ClientSandbox, ClientSettings, Source
+from sandbox_runtime.source import ClientSandbox, ClientSettings, Source, workspace
 from tests.sandbox_runtime.backend import parse_request
 from tests.sandbox_runtime.environments.wheels import make_wheel
 from tests.sandbox_runtime.gateway_session import Echoing
@@ -127,11 +127,14 @@ async def test_artifacts_are_those_that_the_servers_arguments_name_before_those_
     make: Make, repository: Path
 ) -> None:
     commit(repository, {"app/gepa.toml": 'artifacts = "other"\n', "app/other/b": "2", "app/made/a": "1"})
-    sandbox = make(replace(SETTINGS, server_args=("--artifacts=made",)))
+    sandbox = make(replace(SETTINGS, server_args=("--artifacts=other", "--artifacts=made")))
     await sandbox.start()
     (packed,) = await sandbox.artifacts()
     with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
         assert [member.name for member in tar if member.isfile()] == ["./a"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workspace, "ARTIFACTS_BYTES", 600)
+        assert [len(each) for each in await sandbox.artifacts()] == [600]
 
 
 async def test_a_command_has_a_name_for_a_command(make: Make) -> None:

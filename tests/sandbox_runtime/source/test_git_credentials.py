@@ -80,8 +80,9 @@ async def test_a_token_is_not_sent_to_the_target_of_a_redirect(root: Path, tmp_p
         assert other.authorized == 0
 
 
-def test_a_token_is_sent_to_its_host_only_and_never_unencrypted() -> None:
-    token = GitToken("t", "git.example.com")
+def test_a_token_is_sent_to_its_host_only_and_never_unencrypted(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t\n")
+    token = GitToken.from_file(tmp_path / "token", "git.example.com")
     url = "https://git.example.com/o/r"
     assert token.for_url(url) == Credentials(url, "x-access-token", "t")
     found = Credentials(url, "x-access-token", "a/b+c")

@@ -38,9 +38,9 @@ async def test_a_program_that_asks_for_nothing_has_a_python(files: dict[str, str
 
 
 async def test_manifests_of_the_programs_folder_override_those_at_the_top() -> None:
-    files = {"requirements.txt": "top\n", "package.json": "{}", "app/requirements.txt": "own\n"}
-    found = await needs(files, "app")
-    assert found.install is not None
+    files = {"requirements.txt": "top\n", "package.json": "{}", "app/requirements.txt": "own\n", ".nvmrc": "18"}
+    found = await needs({**files, "app/.nvmrc": "20"}, "app")
+    assert found.install is not None and found.node == "20"
     assert (found.install.folder, found.install.decided_by) == ("app", "app/requirements.txt")
     assert found.node_install is not None
     assert (found.node_install.folder, found.node_install.decided_by) == ("", "package.json")

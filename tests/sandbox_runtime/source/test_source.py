@@ -58,6 +58,8 @@ async def ready(repository: str, cache: Path, ref: str = "HEAD", progress: list[
 
 
 async def test_a_folder_resolves_to_its_commit_and_its_path_in_the_repository(repository: Path, cache: Path) -> None:
+    (repository / "app/requirements.txt").chmod(0o755)
+    commit(repository, {})
     checkout = await ready(str(repository / "app"), cache)
     assert (checkout.commit, checkout.branch) == (git(repository, "rev-parse", "HEAD"), "trunk")
     assert (checkout.folder, checkout.cwd) == ("app", "program/app")
@@ -105,26 +107,16 @@ async def test_a_ref_may_be_a_branch_a_tag_or_a_commit_here_and_elsewhere(reposi
         assert git(unpack(checkout, cache.with_name(f"at {ref}")), "branch", "--show-current") == checkout.branch
 
 
-async def test_uncommitted_changes_are_left_out_and_reported(repository: Path, cache: Path, tmp_path: Path) -> None:
-    (repository / "app" / "program.py").write_text("changed")
-    (repository / "app" / "new.py").write_text("new")
-    progress: list[str] = []
-    checkout = await ready(str(repository / "app"), cache, progress=progress)
-    assert "2 uncommitted changes left out" in progress[0]
-    assert "app/program.py" in progress[0]
-    program = unpack(checkout, tmp_path / "workspace")
-    assert (program / "app/program.py").read_text() == FILES["app/program.py"]
-
-
 async def test_files_whose_content_git_lfs_holds_are_named(repository: Path, cache: Path) -> None:
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:1f\nsize 1\n"
     commit(repository, {"app/prompt.txt": pointer})  # before its attributes, as git-lfs may not be here
-    commit(repository, {".gitattributes": "*.txt filter=lfs\n", "app/other.txt": "a\n"})
+    commit(repository, {".gitattributes": "*.txt filter=lfs\n", "app/other.txt": "a\n", "app/Pipfile": ""})
     progress: list[str] = []
     await ready(str(repository / "app"), cache, progress=progress)
-    assert (
-        progress[-1] == "the content of app/prompt.txt is left out: Git LFS holds it, and the program reads a pointer"
-    )
+    assert progress[-2:] == [
+        "the content of app/prompt.txt is left out: Git LFS holds it, and the program reads a pointer",
+        "app/Pipfile: not used, app/requirements.txt decides",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -149,9 +141,11 @@ async def test_only_the_commit_of_a_remote_repository_is_fetched_and_only_once(
     assert (unpack(checkout, tmp_path / "workspace") / "app/program.py").read_text() == FILES["app/program.py"]
     assert commits_of_mirrors(cache) == [checkout.commit]
     assert len(progress) == 1
+    (mirror,) = (cache / "mirrors").iterdir()
+    os.utime(mirror, (0, 0))
     take_away(repository)
     again = await ready(f"file://{repository}#app", cache, checkout.commit, progress)
-    assert again.commit == checkout.commit
+    assert (again.commit, mirror.stat().st_mtime > 0) == (checkout.commit, True)
     assert len(progress) == 1
 
 
@@ -161,8 +155,9 @@ async def test_a_sweep_leaves_a_mirror_in_use_and_cannot_fail_a_start(
     elsewhere = tmp_path / "elsewhere"
     commit(elsewhere, FILES)
     await ready(f"file://{repository}", cache)
-    (mirror,) = (cache / "mirrors").iterdir()
-    os.utime(mirror, (0, 0))
+    (mirror,), (tar,) = inside(cache / "mirrors"), inside(cache / "commits")
+    for path in (mirror, tar):
+        os.utime(path, (0, 0))
     with lock_if_free(cache / "locks" / mirror.name) as held:
         assert held
         commit(elsewhere, {"more.txt": "1"})
@@ -175,7 +170,7 @@ async def test_a_sweep_leaves_a_mirror_in_use_and_cannot_fail_a_start(
     assert "it is stuck" in caplog.text
     commit(elsewhere, {"more.txt": "3"})
     await ready(str(elsewhere), cache)
-    assert not mirror.exists()
+    assert not mirror.exists() and not tar.exists()
 
 
 def failing(_: Path) -> None:
@@ -223,11 +218,12 @@ async def test_no_command_that_a_repositorys_own_configuration_names_is_run(repo
         "core.repositoryFormatVersion": "1",
     }.items():
         git(repository, "config", name, value)
+    (repository / "new.txt").write_text("new")
     (repository / "top.txt").write_text("SAME")  # only the content shows the change
     os.utime(repository / "top.txt", (1, 1))
     progress: list[str] = []
     await ready(str(repository), cache, progress=progress)
-    assert "1 uncommitted change" in progress[0]
+    assert "2 uncommitted changes left out" in progress[0] and "new.txt" in progress[0]
     blob = git(repository, "rev-parse", "HEAD:app/requirements.txt")
     (repository / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     with pytest.raises(GitFailed, match=blob):

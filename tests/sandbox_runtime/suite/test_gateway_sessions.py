@@ -21,9 +21,10 @@ for name in ("MODELS", "HTTPS_PROXY"):
 async def test_a_gateway_session_answers_on_loopback_inside_and_nowhere_else(backend: BackendUnderTest) -> None:
     session, has_network = Echoing(), isinstance(backend.egress, Closed)
     egress = Allow(domains=("example.com",)) if has_network else backend.egress
-    async with up(backend, gateway_session=session, egress=egress) as sandbox:
+    async with up(backend, gateway_session=session, egress=egress, env={"MODELS_KEY": "own"}) as sandbox:
         assert (await sandbox.exec(backend.python(ASKS))).stdout == b"models\ntunnel\n"
         shown = await environment_of(backend, sandbox)
+        assert shown["MODELS_KEY"] == "own"
         if has_network:
             addresses = {name: shown[name] for name in ("MODELS", "HTTPS_PROXY")}
             for address in addresses.values():
