@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { PageEvent } from "../src/generated/events";
 import { heightOfNames } from "../src/parts/heat-map";
 import { placesLowest } from "../src/state/moved-rows";
 import { byDifficulty, rowMeans } from "../src/state/order";
@@ -19,6 +20,8 @@ test("Metric calls lie on a straight line from none at the start over the known 
   const view = viewAt(reduce(EMPTY, counts), LIVE);
   expect([5, 10, 15, 20, 99].map((at) => callsBy(view, at))).toEqual([50, 100, 150, 200, 200]);
   expect(callsBy(viewAt(EMPTY, LIVE), 5)).toBeNull();
+  const now = { event: "now", metric_calls: 209 } as unknown as PageEvent;
+  expect([LIVE, 20].map((at) => viewAt(reduce(EMPTY, [...counts, now]), at).metricCalls)).toEqual([209, 200]);
 });
 
 test("The tree places children to the right of their parents, without overlaps, for chains of any length", () => {

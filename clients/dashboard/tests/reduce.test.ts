@@ -105,6 +105,13 @@ function keyOf(event: PageEvent): string | null {
   }
 }
 
+test("The best candidate of a run that has ended is the one that its end states, also if it is the seed", () => {
+  const candidate = { event: "candidate", index: 1, at: 1, digest: "d1", scores: [1], front: [1], best: 1 };
+  const ended = [candidate, { event: "run", driven: false }, { event: "summary", best: 0 }] as unknown as PageEvent[];
+  expect(viewAt(reduce(EMPTY, ended), LIVE).best).toBe(0);
+  expect(viewAt(reduce(EMPTY, ended), 1).best).toBe(1);
+});
+
 test("A thousand candidates on a thousand rows are reduced and viewed in bounded time", () => {
   const scores = Array.from({ length: 1000 }, (_, row) => ((row * 7919) % 11) / 10);
   const list = Array.from({ length: 1000 }, (_, index) => ({

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Mutation } from "../src/generated/events";
-import { changesTo } from "../src/state/changes";
+import { changedTexts, changesTo } from "../src/state/changes";
 import { originsOf } from "../src/state/origins";
 import type { Candidate } from "../src/state/reduce";
 import { compare } from "../src/text/compare";
@@ -87,6 +87,15 @@ test("The changes of code to a candidate are those of its line alone", () => {
   const mutations = [mutation(1, "a"), mutation(2, "b"), mutation(3, null), mutation(4, "ab")];
   const places = candidates.map((each) => changesTo({ candidates, mutations }, each).map(({ at }) => at));
   expect(places).toEqual([[], [1], [2], [1], [1], [1, 2, 4]]);
+});
+
+test("Texts differ from those of another candidate by their words, or if the end of them is not known", () => {
+  const texts = (given: Record<string, [text: string, omitted: number]>) => ({
+    texts: Object.fromEntries(Object.entries(given).map(([name, [text, omitted]]) => [name, { text, omitted }])),
+  });
+  const other = texts({ same: ["a", 0], long: ["b", 9], changed: ["c", 0] });
+  const found = changedTexts(texts({ same: ["a", 0], long: ["b", 9], changed: ["d", 0], added: ["e", 0] }), other);
+  expect(found.map(([name]) => name)).toEqual(["long", "changed", "added"]);
 });
 
 test("Hidden characters become visible, and others stay", () => {

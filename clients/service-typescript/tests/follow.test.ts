@@ -23,6 +23,17 @@ async function all(url: string): Promise<JobEvent[]> {
   return found;
 }
 
+test("a stream that is lost many times is followed as long as events come between", async () => {
+  let requests = 0;
+  const url = await served((_request, response) => {
+    requests += 1;
+    response.writeHead(requests % 2 ? 503 : 200, { "Content-Type": "text/event-stream" });
+    const event = requests < 80 ? 'data: {"event":"job"}' : "event: end\ndata: {}";
+    response.end(requests % 2 ? "{}" : `id: a-${requests}\n${event}\n\n`);
+  });
+  expect(await all(url)).toHaveLength(39);
+});
+
 test("a stream that is cut continues after the last event that came", async () => {
   const seen: unknown[] = [];
   const url = await served((request, response) => {
@@ -36,6 +47,15 @@ test("a stream that is cut continues after the last event that came", async () =
   expect(seen).toEqual([undefined, "a-1"]);
 });
 
+test("events of another server come after a reset, and other kinds of messages are none", async () => {
+  const url = await served((_request, response) => {
+    response.writeHead(200, { "Content-Type": "text/event-stream" });
+    const sent = ["event: reset\ndata: {}", "event: ping\ndata: {}", 'data: {"event":"job"}', "event: end\ndata: {}"];
+    response.end(sent.map((message) => `${message}\n\n`).join(""));
+  });
+  expect((await all(url)).map(({ event }) => event)).toEqual(["reset", "job"]);
+});
+
 test("a refused key is a problem, and is not tried again", async () => {
   let requests = 0;
   const url = await served((_request, response) => {
@@ -47,13 +67,25 @@ test("a refused key is a problem, and is not tried again", async () => {
   expect(requests).toBe(1);
 });
 
-test("a service that is busy is tried again", async () => {
+test.each([429, 502, 503, 504])("a service that is busy is tried again after %i", async (status) => {
   let requests = 0;
   const url = await served((_request, response) => {
     requests += 1;
-    response.writeHead(requests === 1 ? 503 : 200, { "Content-Type": "text/event-stream" });
+    response.writeHead(requests === 1 ? status : 200, { "Content-Type": "text/event-stream" });
     response.end(requests === 1 ? "{}" : "event: end\ndata: {}\n\n");
   });
   expect(await all(url)).toEqual([]);
   expect(requests).toBe(2);
+});
+
+test("a follower that is aborted ends at once with the reason", async () => {
+  const url = await served((_request, response) => {
+    response.writeHead(200, { "Content-Type": "text/event-stream" });
+    response.write('data: {"event":"job"}\n\n');
+  });
+  const stop = new AbortController();
+  const events = serviceClient({ url, key: "key" }).follow("job_1", { signal: stop.signal, retryMs: 60_000 });
+  await events.next();
+  stop.abort(new Error("enough"));
+  await expect(events.next()).rejects.toThrow("enough");
 });

@@ -36,6 +36,21 @@ it("another method that is cancelled ends with an error", async () => {
   });
 });
 
+it("an example that is cancelled has what it cost until then", async () => {
+  const begun = gate();
+  const run = (_: unknown, __: unknown, { usage }: any) => {
+    usage.calls = 2;
+    begun.open();
+    return new Promise(() => {});
+  };
+  const server = await served(programOf({ run }));
+  await call(server, "evaluate", ONE, { call_id: "c", wait_s: 0 });
+  await begun.opened;
+  await call(server, "cancel", { call_id: "c" });
+  const { result } = await call(server, "get_result", { call_id: "c" });
+  expect(result.results).toMatchObject([{ status: "cancelled", usage: { calls: 2 } }]);
+});
+
 it("answers are evicted when they are too many", async () => {
   const small = await gated({ maxAnswerBytes: 3000 });
   small.open();
@@ -50,6 +65,13 @@ it("answers are evicted when they are too many", async () => {
   least.open();
   await call(least.server, "evaluate", ONE, { call_id: "newest" });
   expect((await call(least.server, "get_result", { call_id: "newest" })).result).toBeDefined();
+});
+
+it("a call whose `wait_s` is null is answered when it has ended", async () => {
+  const { server, open, callId } = await gated();
+  const asked = call(server, "evaluate", ONE, { call_id: callId, wait_s: null });
+  setTimeout(open, 50);
+  expect((await asked).result.results).toHaveLength(1);
 });
 
 it("a stored answer does not keep its request in memory", async () => {

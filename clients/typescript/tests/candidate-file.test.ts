@@ -146,6 +146,8 @@ it("last is the newest run of the working directory", () => {
   }
   mkdirSync(join(here, "runs", "empty"));
   expect(loadCandidate("last")).toEqual({ prompt: "newer" });
+  saveCandidate(join(here, "last"), { prompt: "own" });
+  expect(loadCandidate("last")).toEqual({ prompt: "own" });
 });
 
 it("what is no path is answered with the ways to name a run", () => {

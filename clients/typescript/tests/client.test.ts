@@ -1,6 +1,6 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { RpcError } from "../src/base/rpc-error.js";
 import { BadResponse, ConnectionLost, Refused, RpcClient } from "../src/client/client.js";
 import { CallNotFound, MutationRejected, Unauthorized, UnknownCandidate } from "../src/generated/errors.js";
@@ -54,6 +54,21 @@ describe("a call", () => {
     expect((await third.call("outline_code", { candidate })).outline).toBe("words.py");
   });
 
+  it("is not repeated once its signal is aborted", async () => {
+    const server = await served(programOf());
+    const controller = new AbortController();
+    let sent = 0;
+    const leaving = (url: string, init: RequestInit): Promise<Response> => {
+      if (!String(init.body).includes('"evaluate"')) return fetch(url, init);
+      sent++;
+      controller.abort();
+      return Promise.reject(new TypeError("fetch failed"));
+    };
+    const client = new RpcClient(server.url, { token: server.token, fetch: leaving });
+    await expect(client.evaluate(ONE, { signal: controller.signal })).rejects.toBeInstanceOf(ConnectionLost);
+    expect(sent).toBe(1);
+  });
+
   it("throws the reason for which a mutation was refused", async () => {
     const error = { code: -32026, message: "m", data: { retryable: false, stage: "check", reason: "2 tests failed" } };
     const client = await answering(200, JSON.stringify({ jsonrpc: "2.0", id: 1, error }));
@@ -80,6 +95,18 @@ describe("a call", () => {
     expect((await client.evaluate(ONE)).results[0]?.status).toBe("ok");
   });
 
+  it("runs once with an id of the caller, and a group has its trajectories kept", async () => {
+    let ran = 0;
+    const run = (data: unknown, _: unknown, { trace }: any) => trace.push(data) + ran++;
+    const server = await served(programOf({ run }));
+    const client = new RpcClient(server.url, { token: server.token });
+    const options = { callId: "mine", group: "first" };
+    const [first, second] = [1, 2].map(() => client.evaluate({ ...ONE, capture_traces: true }, options));
+    expect((await first)?.results[0]?.trajectory_ref).toEqual(expect.any(String));
+    expect(await second).toEqual(await first);
+    expect(ran).toBe(1);
+  });
+
   it("is repeated with the same id when the connection is lost", async () => {
     let ran = 0;
     const server = await served(programOf({ run: () => ++ran }));
@@ -103,6 +130,9 @@ describe("a client", () => {
     expect(new RpcClient("https://example.com/", { token: "t" }).url).toBe("https://example.com/rpc");
     expect(new RpcClient("http://example.com", { token: "t", allowInsecure: true }).url).toBe("http://example.com/rpc");
     expect(() => new RpcClient("https://example.com")).toThrow(/token/);
+    vi.stubEnv("GEPA_TOKEN", "of-the-environment");
+    onTestFinished(() => void vi.unstubAllEnvs());
+    expect(new RpcClient("https://example.com").url).toBe("https://example.com/rpc");
   });
 
   it.each([

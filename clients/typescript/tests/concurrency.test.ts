@@ -70,7 +70,7 @@ it("examples that never wait do not keep the server from answering others", asyn
   };
   const server = await served(programOf({ run }));
   const order: string[] = [];
-  const long = evaluate(server, Array(60).fill(0)).then(() => order.push("evaluated"));
+  const long = evaluate(server, Array(150).fill(0)).then(() => order.push("evaluated"));
   const health = raw(server, { path: "/health", method: "GET" }).then(() => order.push("healthy"));
   await Promise.all([long, health]);
   expect(order).toEqual(["healthy", "evaluated"]);

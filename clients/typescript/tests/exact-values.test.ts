@@ -65,6 +65,15 @@ it("a row's large integers, tuples, odd keys and half characters reach the progr
   expect(scored).toEqual([BigInt(ID), seen[0]]);
 });
 
+it("the program makes records of outputs as it returned them", async () => {
+  const makeReflectiveDataset = (_: unknown, { results }: any) => ({ rules: [{ Kind: typeof results[0].output }] });
+  const results = [{ status: "ok", score: 1, output: marked(ID), seconds: 0 }];
+  const eval_batch = { batch: [{ id: "0", data: 1 }], results };
+  const params = { candidate: { rules: "" }, eval_batch, components_to_update: ["rules"] };
+  const { result } = await call(await served(programOf({ makeReflectiveDataset })), "make_reflective_dataset", params);
+  expect(result.dataset.rules).toEqual([{ Kind: "bigint" }]);
+});
+
 it("rows of files keep their digits, and are listed with markers", async () => {
   const file = fileOf("rows.jsonl", `{"id": ${ID}, "own": {"$exact": 1}, "half": "\\ud83d"}\n`);
   expect(await readRows(file)).toEqual([{ id: BigInt(ID), own: { $exact: 1 }, half: "\ud83d" }]);

@@ -15,8 +15,10 @@ it("throws without a token, and without a program", () => {
 });
 
 it("serves the core, and what the program offers, without a store", async () => {
-  const handle = handler(programOf({ datasets: { train: [1] } }), { token });
+  const componentDescriptions = { rules: "when to refuse" };
+  const handle = handler(programOf({ datasets: { train: [1] }, componentDescriptions }), { token });
   const { result } = await answerOf(handle, "discover");
+  expect(result.program.components).toEqual([{ name: "rules", kind: "text", description: "when to refuse" }]);
   expect(result.capabilities).toEqual([
     "batch",
     "example_timeout",
@@ -60,7 +62,7 @@ it("offers with a store the capabilities that need state", async () => {
 });
 
 it("refuses what the server refuses", async () => {
-  const handle = handler(programOf(), { token, maxRequestBytes: 1000, allowedHosts: ["example.com"] });
+  const handle = handler(programOf(), { token, maxRequestBytes: 1000, allowedHosts: ["Example.com"] });
   const status = async (sent: Request): Promise<number> => (await handle(sent)).status;
   expect(await status(callOf("discover", {}, { authorization: "Bearer no" }))).toBe(401);
   for (const origin of ["https://attacker.example", "null", "http://localhost:3000"]) {

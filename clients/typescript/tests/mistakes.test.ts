@@ -1,8 +1,9 @@
 // Common mistakes: each gets a clear message that names its place.
-import { writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { SetupError } from "../src/base/configuration.js";
+import { serveOptions } from "../src/bin/serve-file.js";
 import { type ServeOptions, serve } from "../src/server/serve.js";
 import { started } from "./processes.js";
 import { batchProgramOf, evaluate, programOf, served, temporaryFolder } from "./support.js";
@@ -117,10 +118,27 @@ it("a process that cannot start names its own line and exits with a status", asy
   expect(child.stderr()).not.toContain("/src/");
 });
 
+it("flags are numbers, texts or switches", () => {
+  const words = ["program.js", "--token-file", "7", "--host", "::1", "--drain-s", "0.5", "--max-queue", "0", "--json"];
+  expect(serveOptions(words)).toMatchObject({
+    options: { tokenFile: "7", host: "::1", drainS: 0.5, maxQueue: 0, json: true },
+    program: "program.js",
+    stdio: false,
+  });
+});
+
 it("`-h` prints the usage", async () => {
   const child = started("src/bin/conformance.ts", ["-h"]);
   expect(await child.ended).toBe(0);
   expect(child.stderr()).toBe("");
+});
+
+it("a server prints the next command, which needs no rows if the program has some", async () => {
+  const child = started("tests/programs/ready.ts");
+  await child.lines.next();
+  const command = /: npx evolverpc check http:\/\/127\.0\.0\.1:\d+ --token-file '(.*)'$/;
+  const [, file = ""] = (await child.lines.next()).value.match(command) ?? [];
+  expect(existsSync(file)).toBe(true);
 });
 
 it("an invalid command line prints the usage", async () => {

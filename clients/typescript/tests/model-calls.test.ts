@@ -55,6 +55,7 @@ const ANTHROPIC_USAGE = {
   output_tokens: 20,
   cache_read_input_tokens: 40,
   cache_creation_input_tokens: 10,
+  cache_creation: { ephemeral_5m_input_tokens: 6, ephemeral_1h_input_tokens: 4 },
 };
 const COMPLETED = {
   output: [
@@ -153,7 +154,8 @@ it.each(Object.entries(CALLS))("%s by tracedFetch is a step, and the program get
   };
   const { result, steps, logged } = await ran(ask);
   expect(result.output).toBe(expected);
-  const cached = { cached_input_tokens: 40, ...(written === undefined ? {} : { cache_write_tokens: written }) };
+  const writes = written === undefined ? {} : { cache_write_tokens: written, cache_write_hour_tokens: 4 };
+  const cached = { cached_input_tokens: 40, ...writes };
   const usage = { ...counted, models: { m: { ...counted, ...cached } } };
   const inputs = { messages: [SYSTEM, ROME], model: "m" };
   expect(steps).toEqual([{ component: "planner", inputs, outputs: [SEARCH], usage, seconds }]);
@@ -217,6 +219,20 @@ it("a Request, messages that change later, and an answer of an unknown form are 
   expect(steps).toEqual([{ component: "planner", inputs, outputs: null, usage, seconds }]);
 });
 
+it("a stream that the program leaves early is left at its provider too", async () => {
+  let reason: unknown;
+  const body = new ReadableStream({
+    pull: (controller) => controller.enqueue(new TextEncoder().encode("data: {}\n\n")),
+    cancel: (given) => {
+      reason = given;
+    },
+  });
+  const fetch = tracedFetch(async () => new Response(body, { headers: { "content-type": "text/event-stream" } }));
+  const asked = post({ model: "m", messages: [ROME], stream: true });
+  await (await fetch("http://models.invalid/v1/messages", asked)).body?.cancel("enough");
+  expect(reason).toBe("enough");
+});
+
 it("calls that fail are steps with an error, and thrown or returned as they are", async () => {
   const url = "http://models.invalid/v1/chat/completions";
   const asked = post({ model: "m", messages: [SYSTEM, ROME] });
@@ -257,10 +273,9 @@ it("a stream that the program leaves early ends with what came, and one that is 
 
 it("usage that the program states counts instead of the measured one, and what is unknown of a call is unknown of all", async () => {
   const url = "http://models.invalid/v1/chat/completions";
-  const asked = post({ model: "m", messages: [ROME] });
-  const ask = async (usage?: object) => {
+  const ask = async (usage?: object, model = "m") => {
     const choices = [{ message: { role: "assistant", content: "so" } }];
-    await (await tracedFetch(answering({ choices, usage }))(url, asked)).json();
+    await (await tracedFetch(answering({ choices, usage }))(url, post({ model, messages: [ROME] }))).json();
   };
   const stated = await ran(async ({ usage }) => {
     await ask(CHAT_USAGE);
@@ -273,6 +288,11 @@ it("usage that the program states counts instead of the measured one, and what i
     await ask({ ...CHAT_USAGE, prompt_tokens_details: { audio_tokens: 3 } });
   });
   expect(partly.result.usage).toEqual({ calls: 3, models: { m: { calls: 3, cached_input_tokens: 40 } } });
+  const both = await ran(async () => {
+    for (const model of ["m", "n"]) await ask(CHAT_USAGE, model);
+  });
+  const each = { ...counted, cached_input_tokens: 40 };
+  expect(both.result.usage).toMatchObject({ calls: 2, input_tokens: 200, models: { m: each, n: each } });
 });
 
 /** A language model as the AI SDK has it, of a version of its specification. */
@@ -304,6 +324,20 @@ const V3_USAGE = {
   outputTokens: { total: 20, text: 20, reasoning: 0 },
 };
 
+it.each<[string, object]>([
+  ["a priority tier", { service_tier: "priority" }],
+  ["sources from the web", { choices: [{ message: { content: "so", annotations: [{ type: "url_citation" }] } }] }],
+  ["a tool of the provider", { output: [{ type: "web_search_call" }] }],
+  ["searches of the provider", { usage: { ...CHAT_USAGE, server_tool_use: { web_search_requests: 1 } } }],
+])("what a call with %s costs is unknown, as its counts do not show it", async (_, more) => {
+  const answer = { choices: [{ message: { content: "so" } }], usage: CHAT_USAGE, ...more };
+  const asked = post({ model: "m", messages: [ROME] });
+  const { result } = await ran(async () => {
+    await (await tracedFetch(answering(answer))("http://models.invalid/v1/chat/completions", asked)).text();
+  });
+  expect(result.usage).toEqual({ calls: 1, models: { m: { calls: 1 } } });
+});
+
 it.each([
   ["v2", V2_USAGE],
   ["v3", V3_USAGE],
@@ -332,6 +366,16 @@ it.each([
   const of = { component: "planner", inputs, outputs: [SEARCH], usage: { ...counted, models: { m: cached } }, seconds };
   expect(steps).toEqual([of, of]);
   expect(result.usage).toMatchObject({ calls: 2, input_tokens: 200, models: { m: { calls: 2 } } });
+});
+
+it("a stream of a traced model that the program leaves early ends with what came", async () => {
+  const parts = ["Fir", "st"].map((delta) => ({ type: "text-delta", id: "1", delta }));
+  const { steps, logged } = await ran(async () => {
+    const { stream } = await traced(modelOf(parts)).doStream({ prompt: PROMPT });
+    for await (const _ of stream) break;
+  });
+  expect(steps).toMatchObject([{ component: "planner", outputs: expect.stringMatching(/^Fir/) }]);
+  expect(logged).toEqual([]);
 });
 
 it("errors of a traced model are thrown as they are, and those within a stream are the step's", async () => {
@@ -392,6 +436,19 @@ it("calls of the AI SDK are steps by themselves from version 7 on, with its tool
   expect(logged).toHaveLength(1); // of the call without instructions
   const untraced = await ran(() => generating("a", { instructions: system, tool: () => {} }), {});
   expect(untraced.result).not.toHaveProperty("trajectory");
+});
+
+it("an object that the AI SDK generates is a step, once if its model is traced", async () => {
+  traced(modelOf({}, { provider: "traced" }));
+  const { steps } = await ran(() => {
+    const [own] = (globalThis as any).AI_SDK_TELEMETRY_INTEGRATIONS;
+    for (const provider of ["other", "traced"]) {
+      own.onObjectStepStart({ callId: provider, provider, modelId: "m", promptMessages: [SYSTEM, ROME] });
+      own.onObjectStepEnd({ callId: provider, objectText: '{"days": 2}', usage: V3_USAGE });
+    }
+  });
+  const inputs = { messages: [SYSTEM, ROME], model: "m" };
+  expect(steps).toMatchObject([{ component: "planner", inputs, outputs: '{"days": 2}', usage: counted }]);
 });
 
 it("a call that the AI SDK, a traced model and tracedFetch record is one step, and counts once", async () => {

@@ -6,7 +6,7 @@ import { type AddressInfo, createServer as createDatabase } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { createUnzip, gunzipSync, gzipSync } from "node:zlib";
+import { brotliCompressSync, createUnzip, gunzipSync, gzipSync } from "node:zlib";
 import { beforeAll, describe, expect, it } from "vitest";
 import { tracedFetch } from "../src/index.js";
 import { traced } from "../src/steps/ai-sdk.js";
@@ -16,20 +16,24 @@ const OVERLOADED = { error: { type: "overloaded_error", message: "Overloaded" } 
 const EVENTS = { "content-type": "text/event-stream" };
 const MODEL = "/v1/chat/completions";
 const asked = { method: "POST", body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "Hi" }] }) };
+const similar = { ...asked, body: asked.body.replace("Hi", "Ho") };
 const other = { method: "POST", body: JSON.stringify({ model: "m", messages: [] }) };
 
 const LINES = { "content-type": "application/x-ndjson" };
 const CHUNK = 'data: {"choices": [{"delta": {"content": "a"}, "finish_reason": null}]}\n\n';
 const DONE = "data: [DONE]\n\n";
 /** Answers with 200 by name: the type of their content, and the content. */
-const OUTAGES: Record<string, readonly [type: object, body: string]> = {
+const OUTAGES: Record<string, readonly [type: object, body: string | Uint8Array]> = {
   "an error in several lines of an event": [EVENTS, `data: {"error":\ndata: {"code": 503}}\n\n${DONE}`],
   "an event that ends lines with CR": [EVENTS, `event: error\rdata: ${JSON.stringify(OVERLOADED)}\r\rdata: [DONE]\r\r`],
   "an event that ends lines with CR LF": [EVENTS, `event: error\r\ndata: no upstream\r\n\r\ndata: [DONE]\r\n\r\n`],
   "an error in a choice": [{ "content-type": "application/json" }, '{"choices": [{"error": {"code": 502}}]}'],
   "an error in a choice of an event": [EVENTS, `data: {"choices": [{"error": {"code": 502}}]}\n\n${DONE}`],
   "a context that was cancelled": [LINES, '{"done": false}\n{"error": "upstream: context canceled"}\n{"done": true}\n'],
-  "an error in JSON that is called text": [{ "content-type": "text/plain" }, JSON.stringify(OVERLOADED)],
+  "an error in JSON that is called text": [
+    { "content-type": "text/plain", "retry-after-ms": "1500" },
+    JSON.stringify(OVERLOADED),
+  ],
   "an error line after 200 kB": [
     LINES,
     `${`{"text": "${"x".repeat(1000)}"}\n`.repeat(200)}{"error": "overloaded"}\n{"done": true}\n`,
@@ -37,6 +41,10 @@ const OUTAGES: Record<string, readonly [type: object, body: string]> = {
   "a failed response": [
     EVENTS,
     'data: {"type": "response.failed", "response": {"error": {"code": "server_error"}}}\n\n',
+  ],
+  "an error that brotli has compressed": [
+    { "content-type": "application/json", "content-encoding": "br" },
+    brotliCompressSync(JSON.stringify(OVERLOADED)),
   ],
   "no event": [EVENTS, ": keep-alive\n\n"],
   "no end of its chunks": [EVENTS, CHUNK],
@@ -92,7 +100,7 @@ function answer(request: IncomingMessage, response: ServerResponse): unknown {
     const count = (counts.get(id) ?? 0) + 1;
     counts.set(id, count);
     if (count > 1 && how === "then silent") return undefined;
-    return json(count === 1 ? 503 : 200, {});
+    return setTimeout(() => json(count === 1 ? 503 : 200, {}), 20 * (count - 1));
   }
   if (/^\d+$/.test(how)) return json(Number(how), {}, { "retry-after": "7" });
   if (type !== undefined) return response.writeHead(200, { ...type }).end(body);
@@ -168,10 +176,21 @@ describe("an example that returned", () => {
     ],
     ["another branch that succeeded", () => Promise.all([answerOf("503"), answerOf("200", other)])],
     [
+      "one of two branches whose requests differ in their content alone",
+      () => Promise.all([asked, similar].map((each) => answerOf("once", each, `/branches${MODEL}`))),
+    ],
+    [
       "a page of another host that was found afterwards",
       async () => [await answerOf("503"), (await fetch(url.replace("127.0.0.1", "localhost"))).status],
     ],
     ["a `fetch` of its own", async () => (await mock(429, "")("http://m.example/v1/messages", asked)).text()],
+    [
+      "a `fetch` of its own that AWS throttled",
+      async () => {
+        const throttled = mock(400, "{}", { "x-amzn-errortype": "ThrottlingException" });
+        return (await throttled("http://m.example/v1/messages", asked)).text();
+      },
+    ],
     [
       "a `fetch` of its own with an error event",
       async () =>
@@ -231,12 +250,15 @@ describe("an example that returned", () => {
     expect(result).toMatchObject({ output: "sorry", error: { message } });
     expect(result.hosts).toEqual({ [host]: { succeeded: 0, failed: 1, reason: "429", retry_after_s: 7 } });
     expect((await resultOf(() => answerOf("200"))).hosts).toEqual({ [host]: { succeeded: 1, failed: 0 } });
+    const { hosts } = await resultOf(() => answerOf("an error in JSON that is called text"));
+    expect(hosts[host]).toMatchObject({ failed: 1, retry_after_s: 1.5 });
   });
 
   it("has called a model at each host of `modelHosts`", async () => {
     const run = () => answerOf("503", { method: "POST", body: "Hi" }, "/ask");
     expect((await resultOf(run)).status).toBe("ok");
     expect((await resultOf(run, { modelHosts: [host] })).status).toBe("infra_error");
+    expect((await resultOf(run, { modelHosts: ["127.0.0.1"] })).status).toBe("infra_error");
     await expect(served(programOf(), { modelHosts: "models" as never })).rejects.toThrow(
       "`modelHosts` must be an array",
     );
@@ -296,6 +318,14 @@ describe("an example that threw", () => {
       },
       "program_error",
     ],
+    [
+      "is the program's by its own word, after a call of a model failed",
+      async () => {
+        await answerOf("503");
+        throw Object.assign(new Error("odd row"), { retryable: false });
+      },
+      "program_error",
+    ],
     ["reads damaged data of its own", async () => gunzipSync(CUT), "program_error"],
     [
       "reads a damaged stream of its own",
@@ -332,6 +362,8 @@ describe("an example that threw", () => {
   });
 
   it("names host and reason of the call", async () => {
+    const later = await resultOf(throwing("no answer", async () => [await answerOf("429"), await answerOf("words")]));
+    expect(later.hosts).toEqual({ [host]: { succeeded: 0, failed: 2, reason: expect.any(String) } });
     const result = await resultOf(throwing("no answer", () => answerOf("event")));
     expect(result.error.message).toBe(`no answer [error in its answer from ${host}]`);
   });

@@ -1,6 +1,6 @@
 // What `propose` may return.
 import { expect, expectTypeOf, it } from "vitest";
-import type { OptimizeOptions } from "../src/optimize/optimize-options.js";
+import { type OptimizeOptions, programOf as servedProgramOf } from "../src/optimize/optimize-options.js";
 import { call, programOf, served } from "./support.js";
 
 it("new texts may be those of some components alone, and undefined stands for none", async () => {
@@ -23,4 +23,17 @@ it("new texts may be those of some components alone, and undefined stands for no
     components_to_update: ["topic", "route"],
   });
   expect(answer.result.texts).toEqual({ route: "Route." });
+});
+
+it("the functions of a class keep their `this`", () => {
+  class Ending {
+    name = "ending";
+    seedCandidate = { rules: "" };
+    mark = "!";
+    run(row: string) {
+      return row + this.mark;
+    }
+  }
+  const { run } = servedProgramOf({ program: new Ending() } as never) as any;
+  expect(run("so", {})).toBe("so!");
 });

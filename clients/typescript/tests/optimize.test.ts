@@ -53,7 +53,9 @@ it("returns the best candidate, its scores and the run's files; options have pre
   vi.stubEnv("GEPA_TOKEN_FILE", "none");
   onTestFinished(() => void vi.unstubAllEnvs());
   const events: RunEvent[] = [];
-  const result = await optimize({ ...given, ...here(), optimizer: INSTALLED, onEvent: (event) => events.push(event) });
+  const program = { ...given.program, datasets: { train: given.valset } };
+  const onEvent = (event: RunEvent) => events.push(event);
+  const result = await optimize({ ...given, program, ...here(), optimizer: INSTALLED, onEvent });
   expect(result).toMatchObject({
     seedScore: 0.5,
     bestScore: 1,
@@ -185,6 +187,11 @@ it.each([
 ])("refuses %j before anything is started", async (wrong, message) => {
   const refused = await failure(optimize({ ...given, ...wrong } as typeof given));
   expect(refused).toMatchObject({ name: "SetupError", message: expect.stringContaining(message) });
+});
+
+it("a signal that is aborted already starts nothing", async () => {
+  const reason = new Error("early");
+  expect(await failure(optimize({ ...given, ...here(), signal: AbortSignal.abort(reason) }))).toBe(reason);
 });
 
 it.each([

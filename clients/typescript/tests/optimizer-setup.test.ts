@@ -75,12 +75,13 @@ it("the optimizer of the clone that the package was installed from is used befor
 });
 
 it("the command `evolverpc` runs the optimizer with the words that it is given, and ends as it does", () => {
-  const answers = `echo "$EVOLVERPC_COMMAND ran $*"; exit 3`;
+  const answers = `[ "$1" = die ] && kill -KILL $$; echo "$EVOLVERPC_COMMAND ran $*"; exit 3`;
   const named = script("named", `[ "$1" = --version ] && echo "evolverpc ${PACKAGE_VERSION}" && exit; ${answers}`);
   const env = { ...process.env, GEPA_CLIENT: named };
   const own = compiled("src/bin/evolverpc.ts");
   const ended = spawnSync(process.execPath, [own, "show", "last"], { env, encoding: "utf8" });
   expect([ended.status, ended.stdout]).toEqual([3, "npx evolverpc ran show last\n"]);
+  expect(spawnSync(process.execPath, [own, "die"], { env }).status).toBe(128 + 9);
 });
 
 it("it is set up once, by several processes at the same time too", async () => {
@@ -112,6 +113,14 @@ it("without uv, and with a Python that is too old, the message names the command
   script("python3", "echo 3.9; exit 1");
   expect(await failure(command())).toMatch(/needs uv, Python 3\.11 .*Install uv: curl .*install\.sh/);
   expect(console.error).not.toHaveBeenCalled();
+});
+
+it("without uv, the first Python that is new enough makes the environment", async () => {
+  script("python3", "echo False");
+  const text = `'#!/bin/sh\\necho "evolverpc ${PACKAGE_VERSION}"\\n'`;
+  const made = `for file in "$3/bin/python" "$3/bin/gepa-client"; do printf ${text} > "$file"; chmod +x "$file"; done`;
+  script("python3.11", `[ "$1" = -c ] && echo True && exit\nmkdir -p "$3/bin"\n${made}`);
+  expect(await command()).toContain(join(folder, "cache"));
 });
 
 it.each(["file", "/dev/null"])(

@@ -51,6 +51,7 @@ describe("a score", () => {
     ["zero", 0, { score: 0 }],
     ["a verdict", true, { score: 1 }],
     ["a number with feedback", [0.25, "so so"], { score: 0.25, feedback: "so so" }],
+    ["among nulls", { score: 1, feedback: null, objective_scores: null, component_feedback: null }, { score: 1 }],
     [
       "an object",
       { score: 1, feedback: "f", objective_scores: { a: 2 } },
@@ -168,6 +169,8 @@ describe("an error", () => {
         new TypeError("fetch failed", { cause: Object.assign(new Error(), { code: "ECONNREFUSED" }) }),
       ],
       ["is the network's, from a socket", Object.assign(new Error(), { code: "ECONNRESET" })],
+      ["is a name server's that is away", Object.assign(new Error("getaddrinfo"), { code: "EAI_AGAIN" })],
+      ["is a certificate's that is over", Object.assign(new Error("expired"), { code: "CERT_HAS_EXPIRED" })],
       [
         "is undici's own",
         new TypeError("fetch failed", { cause: Object.assign(new Error(), { code: "UND_ERR_SOCKET" }) }),
@@ -181,6 +184,10 @@ describe("an error", () => {
       ["has a status in its code beside a response", Object.assign(new Error("no"), { code: "503", response: {} })],
       ["is throttled by AWS", Object.assign(answered(400), { $retryable: { throttling: true } })],
       ["is a name that is not found", Object.assign(new Error("getaddrinfo"), { code: "ENOTFOUND" })],
+      ["is PostgreSQL's, which shuts down", Object.assign(new Error("bye"), { severity: "FATAL", code: "57P01" })],
+      ["is MCP's for a limit of time", Object.assign(new Error("Request timed out"), { code: -32001 })],
+      ["is gRPC's for an outage", Object.assign(new Error("UNAVAILABLE"), { metadata: {}, code: 14 })],
+      ["has a label of MongoDB", Object.assign(new Error("no"), { errorLabels: ["RetryableWriteError"] })],
       ["is `fetch`'s without a cause", new TypeError("fetch failed")],
     ]),
   )("that %s is an infrastructure failure", async (_, error) => {
@@ -245,7 +252,7 @@ describe("a program with an `evaluate` of its own", () => {
     const results = await evaluate(server, [
       0.5,
       [1, "f"],
-      { score: 2, output: "o", metric_calls: 3 },
+      { score: 2, output: "o", metric_calls: 3, seconds: 0 },
       { status: "infra_error", error: { type: "E", message: "m" } },
     ]);
     const elapsed = (performance.now() - began) / 1000;
@@ -254,7 +261,7 @@ describe("a program with an `evaluate` of its own", () => {
     expect(results).toMatchObject([
       { status: "ok", score: 0.5, output: null },
       { status: "ok", score: 1, feedback: "f" },
-      { status: "ok", score: 2, output: "o", metric_calls: 3 },
+      { status: "ok", score: 2, output: "o", metric_calls: 3, seconds: 0 },
       { status: "infra_error", score: null, error: { type: "E" } },
     ]);
     expect((await call(server, "discover")).result.limits.whole_batches).toBe(true);
@@ -379,6 +386,12 @@ describe("calls that belong to no example", () => {
       message: "Error: disk full",
       data: { stage: "finalize", retryable: false },
     });
+  });
+  it("a program that an outage stopped fails a call that may be repeated", async () => {
+    const busy = () => Promise.reject(Object.assign(new Error("busy"), { retryable: true }));
+    const params = { candidate: { rules: "" }, reflective_dataset: {}, components_to_update: ["rules"] };
+    const { error } = await call(await served(programOf({ proposeNewTexts: busy })), "propose_new_texts", params);
+    expect(error).toMatchObject({ code: -32025, data: { stage: "propose_new_texts", retryable: true } });
   });
   it("an answer that breaks the contract is a program failure", async () => {
     const server = await served(programOf({ makeReflectiveDataset: () => ({ rules: "no list" }) as never }));

@@ -30,7 +30,7 @@ const SCHEMAS = {
 describe("sources", () => {
   it.each([
     [
-      "rows.jsonl",
+      "my rows.jsonl",
       '\ufeff{"text":"x\u2028","n":1}\r\n\n{"text":"y","n":2}',
       [
         { text: "x\u2028", n: 1 },
@@ -40,7 +40,7 @@ describe("sources", () => {
     ["rows.json", '[{"text":"x"}]', [{ text: "x" }]],
     [
       "ROWS.CSV",
-      '\ufefftext,label\r\n"a ""b"", c\nd",1\r\n\r\n,\r\n',
+      '\ufefftext,label\r\n"a ""b"", c\nd",1\r\n\r\n,',
       [
         { text: 'a "b", c\nd', label: "1" },
         { text: "", label: "" },

@@ -123,6 +123,12 @@ it("a failing scorer fails one example each and reports its cost", async () => {
   expect(results.map(({ output }: any) => output)).toEqual(outputs);
 });
 
+it("a call may lower the deadline of its scores", async () => {
+  const server = await served(judge({ score: () => new Promise(() => {}) }));
+  const { results } = (await call(server, "score", asked(["x"]), { example_timeout_s: 0.1 })).result;
+  expect(results[0]).toMatchObject({ status: "timeout", output: "x" });
+});
+
 it("the costs of running and of scoring are added up", async () => {
   const program = programOf({
     run: (_, __, { usage }) => Object.assign(usage, { calls: 2, input_tokens: 10 }),

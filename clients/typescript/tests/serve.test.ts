@@ -83,6 +83,7 @@ it.each([
 it("a given token comes from a file or the environment, and is not printed", async () => {
   const tokenFile = join(temporaryFolder(), "token");
   writeFileSync(tokenFile, "from-the-file\n");
+  process.env.GEPA_TOKEN = "left-aside";
   expect((await served(programOf(), { tokenFile })).token).toBe("from-the-file");
 
   process.env.GEPA_TOKEN = "from-the-environment";
@@ -122,7 +123,7 @@ it("processes that start at the same time share the token of a new file", async 
 
 it("a drain finishes running work, refuses new work, and waits until answers are collected", async () => {
   const { opened, open } = gate();
-  const server = await served(programOf({ run: () => opened }));
+  const server = await served(programOf({ run: () => opened }), { drainS: 1e9 });
   await call(server, "evaluate", ONE, { call_id: "a", wait_s: 0 });
   let drained = false;
   const drain = server.drain().then(() => {
@@ -183,6 +184,15 @@ it("a server process announces itself in JSON, drains on SIGTERM and exits", asy
   const { result } = await call(server, "get_result", { call_id: "a", wait_s: 10 });
   expect(result.results[0].output).toBe("finished");
   expect(await child.ended).toBe(0);
+});
+
+it("Ctrl-C ends a server process with its status, and the file of its token is gone", async () => {
+  const child = started("tests/programs/careless.ts");
+  const ready = await nextMessage(child);
+  expect(existsSync(ready.token_file)).toBe(true);
+  child.process.kill("SIGINT");
+  expect(await child.ended).toBe(130);
+  expect(existsSync(ready.token_file)).toBe(false);
 });
 
 it("an unhandled rejection in the program does not end the server", async () => {

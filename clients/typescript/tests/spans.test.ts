@@ -1,5 +1,6 @@
 // Spans of an example become steps of its trajectory, for each convention and each set-up of OpenTelemetry.
 import { readFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
 import { context, type Span, SpanStatusCode, type Tracer, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import { BasicTracerProvider, type SpanProcessor } from "@opentelemetry/sdk-trace-base";
@@ -362,6 +363,14 @@ it("a span of the minimal provider has what the API promises", async () => {
     usage: { calls: 1 },
   });
   expect(steps[0].inputs).not.toHaveProperty("model");
+});
+
+it("the step of a span of the minimal provider has its seconds", async () => {
+  const began = performance.now();
+  const { steps } = await ran(() => inSpan("chat m", () => sleep(30)));
+  const most = (performance.now() - began) / 1000;
+  expect(steps[0].seconds).toBeGreaterThan(0.02);
+  expect(steps[0].seconds).toBeLessThanOrEqual(most);
 });
 
 it("no random number is drawn while the modules load, which some platforms do not allow", async () => {

@@ -74,6 +74,10 @@ it("values are recorded as they are at that time, and the handle sets usage and 
       return ["whole", "response"];
     });
     messages.push({ role: "assistant", content: answer.join() });
+    context.step("rules", {}, (handle) => {
+      handle.outputs = "";
+      return "whole";
+    });
     return null;
   });
   expect(steps).toEqual([
@@ -84,6 +88,7 @@ it("values are recorded as they are at that time, and the handle sets usage and 
       usage: { calls: 1, input_tokens: 5 },
       seconds,
     },
+    { component: "rules", inputs: {}, outputs: "", seconds },
   ]);
 });
 
@@ -347,6 +352,7 @@ it("a program that evaluates batches may return steps and feedback on components
   const server = await served(batchProgramOf({ evaluate: () => [{ score: 1, trajectory, component_feedback }] }));
   const results = await evaluate(server, [0], traced);
   expect(results).toMatchObject([{ component_feedback: { rules: "better" }, trajectory }]);
+  expect((await evaluate(server, [0]))[0]).not.toHaveProperty("trajectory");
   expect((await call(server, "discover")).result.capabilities).toContain("steps");
 });
 
