@@ -43,8 +43,8 @@ async def hosts(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalHosts]:
         monkeypatch.setenv("XDG_STATE_HOME", str(base))
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(base))
         async with LocalHosts(1) as next_run, NodesRuntime("process", next_run):
-            kinds = Counter(path.parent.name for path in base.glob("evolverpc/sandboxes/*/*"))
-            assert kinds == {"hosts": 1, "runs": 1}, "it ends, and removes, what a killed host has left"
+            kinds = Counter(path.parent.name for path in base.glob("evolverpc/sandboxes/*/[!.]*"))
+            assert kinds == {"hosts": 1, "runs": 1}, "it ends, and removes, what a killed host has left, with a record"
 
 
 async def spec(on: NodesRuntime, source: str = SOURCE.decode(), gateway: Echoing | None = None) -> SandboxSpec:
