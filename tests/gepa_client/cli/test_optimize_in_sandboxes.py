@@ -50,7 +50,7 @@ def test_after_deaths_a_sweep_and_a_resumption_the_result_is_that_of_an_undistur
 
     disturbed = here.start(*here.optimize("disturbed", "writing"))
     try:
-        read_until(disturbed, "candidate", index=1)
+        read_until(disturbed, "candidate", index=0)
         os.kill(here.processes()[0], signal.SIGKILL)
         read_until(disturbed, "candidate", index=2)
     finally:
