@@ -44,7 +44,7 @@ def cost(models: dict[str, dict[str, Any]], given: dict[str, tuple[float, float]
         ({"gpt-x": {**TAKEN, "cache_write_tokens": 400, "cache_write_hour_tokens": 500}}, 0.004),
         ({"gpt-x": TAKEN, "groq/llama": TAKEN}, 0.0039),
         ({"gpt-x": {"calls": 3, "input_tokens": 300_000, "output_tokens": 0}}, 0.6),  # 100,000 each
-        ({"gpt-x": {"calls": 1, "input_tokens": 300_000, "output_tokens": 0}}, 1.2),
+        ({"gpt-x": {"calls": 1, "input_tokens": 300_000, "output_tokens": 0, "cached_input_tokens": 150_000}}, 0.75),
         ({"gpt-x": {"calls": 1, "input_tokens": 200_000, "output_tokens": 0}}, 0.4),
         ({"gpt-x": {"calls": 1, "input_tokens": 500_000, "output_tokens": 0}}, 5.0),
         ({"gpt-x": {"calls": 1}}, None),

@@ -12,8 +12,8 @@ import aiohttp
 import orjson
 import pytest
 
-from gepa_client.journal.entries import SEARCH, Attempt, CandidateRecord
-from gepa_client.journal.requests import digest_of, evaluate_key
+from gepa_client.journal.entries import SEARCH, STOP, Attempt, CandidateRecord
+from gepa_client.journal.requests import RequestKey, digest_of, evaluate_key
 from gepa_client.journal.store import open_store
 from gepa_client.page import page_server
 from gepa_client.page.page_server import HEADERS, PageServer
@@ -206,6 +206,7 @@ async def test_late_results_of_a_proposal_come_in_the_stream(tmp_path: Path) -> 
     put(path, made)
     with closing(open_store(path)) as store, served(path) as server:
         end = store.candidates(RUN_ID)[-1].number
+        store.write(RUN_ID, "", [RequestKey(STOP, "", "paused").answered(SEARCH, end + 1, b"{}")])
         async with Browser(server.address(None)) as browser, asyncio.timeout(TIMEOUT_S):
             await browser.open_session()
             for row, number in ((3, end + 2), (2, end), (1, end + 1)):
@@ -213,3 +214,4 @@ async def test_late_results_of_a_proposal_come_in_the_stream(tmp_path: Path) -> 
                 store.write(RUN_ID, "", [key.answered(SEARCH, number, orjson.dumps(made.result(4, row)))])
                 while not any(digest_of(texts).startswith(own) and at == row for own, at in browser.state.results):
                     await browser.follow(RUN_ID, events=1)
+                store.drop(RUN_ID, SEARCH, STOP)  # as a resumed run does

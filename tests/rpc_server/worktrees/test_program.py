@@ -275,7 +275,7 @@ async def test_a_programs_records_about_the_code_are_those_of_all_components_onc
     labelled = [{"Component": "a", "x": 1}, {"Component": "b", "x": 2}]
     assert by_requested_component(differing, ["git_branch"], here.seed) == {"git_branch": labelled}
     added = {"added_components": '{"b": "", "c": ""}'}
-    assert by_requested_component(differing, [*added], added) == {"added_components": [{"x": 2}]}
+    assert by_requested_component(differing | {"c": [{"x": 2}]}, [*added], added) == {"added_components": [{"x": 2}]}
 
 
 async def test_two_servers_of_one_commit_are_the_same_program_and_another_commit_is_not(
