@@ -1,23 +1,19 @@
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { RpcError } from "../src/base/rpc-error.js";
 import { BadResponse, ConnectionLost, Refused, RpcClient } from "../src/client/client.js";
 import { CallNotFound, MutationRejected, Unauthorized, UnknownCandidate } from "../src/generated/errors.js";
-import { gate, ONE, programOf, served } from "./support.js";
+import { gate, hostOf, ONE, programOf, served } from "./support.js";
 
 const candidate = { git_branch: `main@${"a".repeat(40)}`, added_components: "{}" };
 
 /** A client of a server that answers every request so. */
 async function answering(status: number, body: string, headers: Record<string, string> = {}): Promise<RpcClient> {
   const server = createServer((_, response) => response.writeHead(status, headers).end(body));
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const host = await hostOf(server);
   onTestFinished(() => new Promise((resolve) => server.close(() => resolve(undefined))));
   onTestFinished(() => server.closeAllConnections());
-  return new RpcClient(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, {
-    token: "t",
-    maxResponseBytes: 1000,
-  });
+  return new RpcClient(`http://${host}`, { token: "t", maxResponseBytes: 1000 });
 }
 
 describe("a call", () => {

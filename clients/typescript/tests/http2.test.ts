@@ -1,8 +1,7 @@
 // What an example calls over HTTP/2, such as by gRPC, decides whether a failure is its own.
 import http2 from "node:http2";
-import type { AddressInfo } from "node:net";
 import { expect, it } from "vitest";
-import { evaluate, programOf, served } from "./support.js";
+import { evaluate, hostOf, programOf, served } from "./support.js";
 
 it.each([
   ["14", "infra_error"],
@@ -13,8 +12,7 @@ it.each([
     stream.respond({ ":status": 200, "content-type": "application/grpc" }, { waitForTrailers: true });
     stream.resume().end();
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const host = await hostOf(server);
   const run = async () => {
     const session = http2.connect(`http://${host}`);
     const stream = session.request({ ":method": "POST", ":path": "/models/Ask" });

@@ -1,16 +1,15 @@
 // What examples do over the network decides whether a failure is theirs. Clients of npm: tests/rpc_server/program/test_network_failures_in_node.py.
 import { randomBytes } from "node:crypto";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { createServer, get, type IncomingMessage, type ServerResponse } from "node:http";
-import { type AddressInfo, createServer as createDatabase } from "node:net";
-import { tmpdir } from "node:os";
+import { createServer as createDatabase } from "node:net";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { brotliCompressSync, createUnzip, gunzipSync, gzipSync } from "node:zlib";
-import { beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { tracedFetch } from "../src/index.js";
 import { traced } from "../src/steps/ai-sdk.js";
-import { batchProgramOf, evaluate, programOf, served } from "./support.js";
+import { batchProgramOf, evaluate, hostOf, programOf, served, temporaryFolder } from "./support.js";
 
 const OVERLOADED = { error: { type: "overloaded_error", message: "Overloaded" } };
 const EVENTS = { "content-type": "text/event-stream" };
@@ -121,8 +120,7 @@ function answer(request: IncomingMessage, response: ServerResponse): unknown {
 
 beforeAll(async () => {
   const server = createServer(answer);
-  await new Promise<void>((resolve) => server.listen(0, resolve));
-  host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  host = await hostOf(server);
   url = `http://${host}`;
   return () => server.closeAllConnections();
 });
@@ -343,22 +341,16 @@ describe("an example that threw", () => {
 
   it("and lost the connection that a package had opened before is no fault of the program", async () => {
     const database = createDatabase((socket) => socket.on("error", () => {}).once("data", () => socket.end()));
-    await new Promise<void>((resolve) => database.listen(0, "127.0.0.1", resolve));
-    const folder = mkdtempSync(join(tmpdir(), "evolverpc-"));
-    try {
-      const client = join(folder, "node_modules", "pool", "index.mjs");
-      mkdirSync(join(client, ".."), { recursive: true });
-      writeFileSync(client, POOL);
-      await served(programOf()); // from here on connections are watched
-      const { open } = await import(pathToFileURL(client).href);
-      const ask = await open((database.address() as AddressInfo).port);
-      await new Promise((resolve) => setTimeout(resolve, 5)); // the example begins after the connection
-      expect((await resultOf(ask)).status).toBe("infra_error");
-      expect((await resultOf(throwing("mine", () => {}))).status).toBe("program_error");
-    } finally {
-      rmSync(folder, { recursive: true });
-      database.close();
-    }
+    onTestFinished(() => void database.close());
+    const client = join(temporaryFolder(), "node_modules", "pool", "index.mjs");
+    mkdirSync(join(client, ".."), { recursive: true });
+    writeFileSync(client, POOL);
+    await served(programOf()); // from here on connections are watched
+    const { open } = await import(pathToFileURL(client).href);
+    const ask = await open((await hostOf(database)).split(":")[1]);
+    await new Promise((resolve) => setTimeout(resolve, 5)); // the example begins after the connection
+    expect((await resultOf(ask)).status).toBe("infra_error");
+    expect((await resultOf(throwing("mine", () => {}))).status).toBe("program_error");
   });
 
   it("names host and reason of the call", async () => {

@@ -1,9 +1,8 @@
 // Outside of Node.js the calls of an example are those of the global `fetch`.
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { gzipSync } from "node:zlib";
 import { expect, it, onTestFinished, vi } from "vitest";
-import { answerOf, programOf } from "./support.js";
+import { answerOf, hostOf, programOf } from "./support.js";
 
 const FAILED = JSON.stringify({ error: { type: "overloaded_error", message: "Overloaded" } });
 /** Status, content encoding and body of the answers, by name. */
@@ -19,8 +18,7 @@ it("an example that returned is judged by its calls of models in a runtime other
     const [status = 500, encoding = "", body = ""] = ANSWERS[decodeURIComponent(request.url ?? "").slice(1)] ?? [];
     response.writeHead(status, { "content-type": "application/json", "content-encoding": encoding }).end(body);
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const host = await hostOf(server);
   vi.resetModules();
   vi.stubGlobal("Bun", {});
   vi.stubGlobal("fetch", fetch); // the package replaces it by one that is watched

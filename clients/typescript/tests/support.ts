@@ -1,6 +1,7 @@
 // Servers on ephemeral ports, a client that can send any request, in particular invalid ones, and what else many tests need.
 import { mkdtempSync, rmSync } from "node:fs";
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
+import type { AddressInfo, Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
@@ -124,6 +125,12 @@ export function callOf(method: string, params: object = {}, headers: Record<stri
 /** The whole JSON-RPC answer of such a handler. */
 export async function answerOf(handle: FetchHandler, method: string, params: object = {}): Promise<any> {
   return (await handle(callOf(method, params))).json();
+}
+
+/** The host and port at which a server listens from now on, on this machine. */
+export async function hostOf(server: Server): Promise<string> {
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
 /** A folder that is there until the test is over. */

@@ -1,8 +1,7 @@
 // How the WebSocket of an example was closed decides whether a failure is its own.
 import { createServer, request } from "node:http";
-import type { AddressInfo } from "node:net";
 import { expect, it } from "vitest";
-import { evaluate, programOf, served } from "./support.js";
+import { evaluate, hostOf, programOf, served } from "./support.js";
 
 it.each<[string, number[], string]>([
   ["with 1011", [0x88, 2, 0x03, 0xf3], "infra_error"],
@@ -13,8 +12,7 @@ it.each<[string, number[], string]>([
     socket.write("HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n");
     socket.end(Buffer.from(frames));
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const host = await hostOf(server);
   const run = () =>
     new Promise<void>((resolve) => {
       const sent = request(`http://${host}/live`, { headers: { connection: "Upgrade", upgrade: "websocket" } });
