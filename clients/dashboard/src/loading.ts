@@ -74,7 +74,7 @@ export function useWhole(path: string | null): Loaded<Excerpt> {
 async function whole(path: string): Promise<Result<Excerpt>> {
   let text = "";
   for (;;) {
-    const part = await request<Excerpt>("GET", `${path}&from=${text.length}`);
+    const part = await request<Excerpt>("GET", `${path}&from=${[...text].length}`);
     if (!part.ok) return part;
     text += part.value.text;
     if (part.value.omitted === 0 || part.value.text === "") return { ok: true, value: { ...part.value, text } };

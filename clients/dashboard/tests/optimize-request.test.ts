@@ -8,4 +8,6 @@ test("Rows that are typed are a JSON array or an object a line, and options are 
   const fields = ["trainset", "valset", "testset", "options"].map((field) => ({ field }));
   const wrong = requestOf({ trainset: null, valset: "[1]", testset: "[[]]", options: "[]" });
   expect(wrong).toMatchObject({ problem: { errors: fields } });
+  const errors = [{ field: "trainset", message: "line 3 is not JSON" }];
+  expect(requestOf({ trainset: '{"a": 1}\n\n{' })).toMatchObject({ problem: { errors } });
 });

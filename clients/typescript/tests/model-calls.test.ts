@@ -166,6 +166,15 @@ it.each(Object.entries(CALLS))("%s by tracedFetch is a step, and the program get
   expect(untraced.result.usage).toEqual(usage);
 });
 
+it("each choice of a streamed chat completion is read", async () => {
+  const choice = (index: number, content: string): object => ({ choices: [{ index, delta: { content } }] });
+  const answer = `${events(choice(1, "two"), choice(0, "one"), choice(1, "!"))}data: [DONE]\n\n`;
+  const fetch = tracedFetch(answering(answer));
+  const asked = post({ model: "m", messages: [ROME], stream: true, n: 2 });
+  const { steps } = await ran(async () => (await fetch("http://models.invalid/v1/chat/completions", asked)).text());
+  expect(steps[0].outputs).toMatchObject([{ content: "one" }, { content: "two!" }]);
+});
+
 it("calls of tools in the input of a response are messages", async () => {
   const input = [
     { role: "developer", content: system },

@@ -33,12 +33,10 @@ function readRows(text: string): ReadRows {
     if (!Array.isArray(read)) return { error: "it begins with [, but is not a JSON array" };
     rows = read;
   } else {
-    rows = text
-      .split("\n")
-      .filter((line) => line.trim() !== "")
-      .map(parsed);
-    const wrong = rows.indexOf(undefined);
+    const lines = text.split("\n").map((line) => (line.trim() === "" ? null : { row: parsed(line) }));
+    const wrong = lines.findIndex((line) => line !== null && line.row === undefined);
     if (wrong >= 0) return { error: `line ${wrong + 1} is not JSON` };
+    rows = lines.flatMap((line) => (line === null ? [] : [line.row]));
   }
   const odd = rows.findIndex((row) => !isObject(row));
   if (odd >= 0) return { error: `row ${odd + 1} is not a JSON object` };

@@ -67,6 +67,7 @@ async function read(response: Response, call: ModelCall, api: ModelApi): Promise
 }
 
 type Json = Record<string, unknown>;
+type StreamedCall = { function: { name: string; arguments: string } };
 
 /** How an API names the parts of requests and answers. */
 interface ModelApi {
@@ -80,20 +81,20 @@ const CHAT_COMPLETIONS: ModelApi = {
   asked: ({ messages }) => ({ messages }),
   answered: ({ choices }) => list(choices).map((choice) => choice.message),
   joined: (events) => {
-    const message: Json = { role: "assistant", content: null, tool_calls: [] };
-    const calls = message.tool_calls as { function: { name: string; arguments: string } }[];
-    for (const { choices } of events) {
-      const [first] = list(choices);
-      const { content, tool_calls } = object(first?.delta);
-      if (typeof content === "string") message.content = `${message.content ?? ""}${content}`;
-      for (const { index, function: called } of list(tool_calls)) {
-        const call = calls[Number(index)] ?? { function: { name: "", arguments: "" } };
-        calls[Number(index)] = call;
+    const joined: { message: { role: string; content: string | null; tool_calls: StreamedCall[] } }[] = [];
+    for (const { index, delta } of events.flatMap(({ choices }) => list(choices))) {
+      const { content, tool_calls } = object(delta);
+      const choice = joined[Number(index ?? 0)] ?? { message: { role: "assistant", content: null, tool_calls: [] } };
+      joined[Number(index ?? 0)] = choice;
+      if (typeof content === "string") choice.message.content = `${choice.message.content ?? ""}${content}`;
+      for (const { index: place, function: called } of list(tool_calls)) {
+        const call = choice.message.tool_calls[Number(place)] ?? { function: { name: "", arguments: "" } };
+        choice.message.tool_calls[Number(place)] = call;
         call.function.name += textOf(object(called).name);
         call.function.arguments += textOf(object(called).arguments);
       }
     }
-    return { choices: [{ message }], usage: events.findLast(({ usage }) => isObject(usage))?.usage };
+    return { choices: joined, usage: events.findLast(({ usage }) => isObject(usage))?.usage };
   },
 };
 
