@@ -9,9 +9,10 @@ from evolverpc_common.lazy_commands import add_module, application, named_comman
 HELP = """Improve the prompts of a program in any language: try changes by GEPA, and keep what scores better.
 
 Begin with `evolverpc serve program.py`, which prints its URL and the file of its token. Then, in another terminal,
-`evolverpc check URL --token-file FILE`, and `evolverpc optimize URL --token-file FILE`; the variable GEPA_TOKEN may
-hold the token instead. Where a command takes a run, give its id, or `last` for the newest one. `evolverpc show last`
-prints how your program loads the best texts of that run. `evolverpc COMMAND --help` explains a command.
+`evolverpc check URL --token-file FILE`, and `evolverpc optimize URL --token-file FILE --max-metric-calls 500
+--reflection-lm MODEL`; the variable GEPA_TOKEN may hold the token instead. Where a command takes a run, give its id, or
+`last` for the newest one. `evolverpc show last` prints how your program loads the best texts of that run. `evolverpc
+COMMAND --help` explains a command.
 """
 
 COMMANDS = {

@@ -31,7 +31,7 @@ _EVENTS_FD = Annotated[
         metavar="N",
         min=3,
         help="Write events and summary to file descriptor N; pause if it closes.",
-        rich_help_panel="For programs",
+        rich_help_panel="For scripts",
     ),
 ]
 _WATCH = Annotated[
@@ -90,12 +90,12 @@ DECLARED = {
         more. Servers run as many examples at the same time as they allow (`concurrency` of `serve`); --concurrency
         limits a run to fewer.
 
-        Every flag is also a key of the --config file, by which messages name it (max_seconds), and a variable
+        Every flag is also a key of the --config file (max_seconds), which messages name it by, and a variable
         (GEPA_MAX_SECONDS). A flag has precedence over a variable, a variable over the file.
 
         Exit status: 0 complete, 1 failed, 2 refused before it began, 3 paused because the infrastructure failed or on
         request, 4 complete but not shown to be better, with --require improved, 130 stopped by Ctrl-C or cancelled.
-        Results are kept in every case.
+        What a run found is kept in every case.
         """,
         {
             "url": _servers("Servers that run already, such as http://127.0.0.1:8000."),

@@ -183,14 +183,19 @@ class LocalCheckout:
         named = {ref.removeprefix("refs/heads/evolve/").partition("/")[0] for ref in heads}
         return sorted(run for run in named if run.startswith(prefix))
 
+    def checked_out(self) -> set[str]:
+        """Return the branches that are checked out in some working tree."""
+        printed, head = self._git.line("worktree", "list", "--porcelain"), "branch refs/heads/"
+        return {line.removeprefix(head) for line in printed.split("\n") if line.startswith(head)}
+
     def delete(self, run: str, *, but: str | None) -> tuple[list[str], list[str]]:
         """Delete the run's branches, and the refs its server added beside them, atomically; keep the branch `but`.
 
         Returns:
             The branches that were deleted, and those that stay because they are checked out somewhere.
         """
-        own, held = self.branches(run), self._checked_out()
-        stay = {branch for branch in own if f"refs/heads/{branch}" in held and branch != but}
+        own = self.branches(run)
+        stay = own.keys() & self.checked_out() - {but}
         gone = {branch: commit for branch, commit in own.items() if branch != but and branch not in stay}
         notes = {
             ref: value
@@ -200,11 +205,6 @@ class LocalCheckout:
         refs = {f"refs/heads/{branch}": commit for branch, commit in gone.items()} | notes
         self._git.update_refs(f"delete {ref} {value}" for ref, value in refs.items())
         return sorted(gone), sorted(stay)
-
-    def _checked_out(self) -> set[str]:
-        """Return the branches of every working tree, as refs."""
-        printed = self._git.line("worktree", "list", "--porcelain")
-        return {line.removeprefix("branch ") for line in printed.split("\n") if line.startswith("branch ")}
 
 
 def _bring(git: Git, commit: str, bundles: Iterable[bytes]) -> None:

@@ -29,7 +29,7 @@ _CERTIFICATES = "SSL_CERT_FILE"
 JSON_VARIABLE = "GEPA_READY_JSON"
 """Asks for JSON lines as `--json` does, and is the same for servers in every language."""
 
-_PANEL = "For programs"
+_PANEL = "For scripts"
 
 _OWN: dict[str, tuple[Any, Any]] = {
     "config": (

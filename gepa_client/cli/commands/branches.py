@@ -295,7 +295,8 @@ def delete_branches(
     `json_facts`: None to print text, else what the JSON object holds besides the branches.
     """
     console = make_console()
-    found = sorted(branch for run in runs for branch in repository.branches(run) if branch != keep)
+    stay = repository.checked_out() | {keep}
+    found = sorted(branch for run in runs for branch in repository.branches(run) if branch not in stay)
     stays = f"the best stays: {safe_line(keep, 200)}" if keep is not None else None
     if found and not yes:
         if json_facts is not None:

@@ -141,7 +141,7 @@ def test_deleting_asks_first_and_leaves_the_best_and_every_other_run(cli: Cli, c
     git(code.server, "worktree", "add", "--quiet", "../elsewhere", f"evolve/{RUN_ID}/4")
     declined = cli("branches", "last", "--delete", "--repo", "server", stdin="n\n")
     assert (declined.status, declined.stdout.splitlines()[-1].endswith("nothing was deleted")) == (1, True)
-    assert f"to be deleted: evolve/{RUN_ID}/1, evolve/{RUN_ID}/4" in declined.stdout
+    assert f"to be deleted: evolve/{RUN_ID}/1\n" in declined.stdout
     ended = cli("branches", "last", "--delete", "--yes", "--repo", "server")
     assert ended.status == 0, ended.stderr
     assert f"1 branch deleted\nchecked out, so they stay: evolve/{RUN_ID}/4\n" in ended.stdout
