@@ -182,25 +182,27 @@ class StreamRedactor:
     def __init__(self, *keys: str) -> None:
         longest_first = sorted((key for key in keys if len(key) >= MIN_SECRET_LENGTH), key=len, reverse=True)
         self._keys = [key.encode() for key in longest_first]
+        self._pattern = re.compile(b"|".join(map(re.escape, self._keys)) or b"(?!)")
         self._held = b""
 
     def redact_text(self, text: str) -> str:
         """Return a whole text with the keys replaced."""
-        for key in self._keys:
-            text = text.replace(key.decode(), REDACTED)
-        return text
+        return self._redacted(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
     def feed(self, chunk: bytes) -> bytes:
         """Return what may be passed on now: everything but an end that may be the beginning of a key."""
         data = self._held + chunk
-        for key in self._keys:
-            data = data.replace(key, REDACTED.encode())
         begun = (size for key in self._keys for size in range(len(key)) if data.endswith(key[:size]))
         passed = len(data) - max(begun, default=0)
+        # A whole key may end with what begins another one; one that begins another one is held.
+        passed = next((key.end() for key in self._pattern.finditer(data) if key.start() < passed < key.end()), passed)
         self._held = data[passed:]
-        return data[:passed]
+        return self._redacted(data[:passed])
 
     def rest(self) -> bytes:
         """Return what was held back, at the end of the stream."""
         held, self._held = self._held, b""
-        return held
+        return self._redacted(held)
+
+    def _redacted(self, data: bytes) -> bytes:
+        return self._pattern.sub(REDACTED.encode(), data)

@@ -66,8 +66,8 @@ def test_secrets_are_found_by_the_names_of_variables() -> None:
 
 
 def test_a_key_is_replaced_wherever_a_stream_is_cut() -> None:
-    key, text = "sk-secret-1234", b"a sk-secret-1234sk-secret-1234 sk-sk-secret-1234 sk-"
+    key, text = "sk-secret-1234", b"a sk-secret-1234sk-secret-1234-5 sk-sk-secret-1234 sk-secret-1234"
     for size in range(1, len(text)):
-        redactor = StreamRedactor(key)
+        redactor = StreamRedactor(key, f"{key}-5", "1234sk-x")
         passed = b"".join(redactor.feed(text[place : place + size]) for place in range(0, len(text), size))
-        assert passed + redactor.rest() == b"a [redacted][redacted] sk-[redacted] sk-"
+        assert passed + redactor.rest() == b"a [redacted][redacted] sk-[redacted] [redacted]"
