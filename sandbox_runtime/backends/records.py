@@ -29,6 +29,9 @@ from sandbox_runtime.api.sandbox import SandboxError, SandboxInfo
 _ID = re.compile(r"[a-z0-9]{4,32}")
 _KEY = re.compile(r"[a-z0-9-]{1,63}")
 _FILE, _SWEPT = "record.json", "swept"
+_MAKING_S = 60.0
+"""Seconds after which the process that was making a record has certainly been killed."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -86,6 +89,10 @@ class SandboxRecords:
         record = SandboxRecord(id_, root / id_, sockets, kept.created, owner, kept.labels)
         # Made under another name and renamed, so that no process lists a folder without its record.
         making = root / f".{id_}"
+        for left in root.glob(".*"):
+            with contextlib.suppress(FileNotFoundError):  # another process removed it
+                if time.time() - left.lstat().st_mtime > _MAKING_S:
+                    remove_tree(left)
         try:
             making.mkdir(mode=0o700)
             replace_file(making / _FILE, kept.model_dump_json(indent=1))

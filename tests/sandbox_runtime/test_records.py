@@ -16,7 +16,10 @@ def records(tmp_path: Path, short: Path) -> SandboxRecords:
 
 
 def test_a_record_is_read_as_it_was_written(records: SandboxRecords, tmp_path: Path) -> None:
+    (killed := tmp_path / "state/sandboxes/process/.0123456789ab").mkdir(parents=True)  # while it made a record
+    os.utime(killed, (0, 0))
     record = records.add({"run": "r1"})
+    assert not killed.exists()
     (read,) = SandboxRecords("process", state=tmp_path / "state", sockets=tmp_path / "elsewhere").all()
     assert read == record
     assert (read.labels, read.is_orphan) == ({"run": "r1"}, False)
