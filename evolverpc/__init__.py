@@ -234,7 +234,8 @@ def _seed_and_version(expected: Any) -> tuple[Any, Any]:
     seed = part("seed_candidate")
     if seed is None or isinstance(seed, str):  # the latter is a component of this name
         return expected, None
-    return seed() if callable(seed) else seed, part("version") or part("__version__")
+    version = part("version")
+    return seed() if callable(seed) else seed, part("__version__") if version is None else version
 
 
 def _run_beside(path: Path) -> dict[str, dict[str, Any]]:

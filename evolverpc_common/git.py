@@ -63,9 +63,6 @@ _INHERITED = frozenset(
 )
 """The user's `GIT_` variables that git keeps: where it is installed and configured, and how it reaches other hosts."""
 
-SSH = "ssh -oBatchMode=yes -oConnectTimeout=20"
-"""A command for ssh that asks no question."""
-
 _NO_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
 _PATTERN = re.compile(r"[*?\[\]\\ ]")
 """Characters that mean something else in a pattern of `info/exclude`."""
@@ -298,6 +295,14 @@ def _is_ignored(file: Path) -> bool:
     return True
 
 
+def ssh_variables(folder: Path) -> dict[str, str]:
+    """Return variables with which ssh asks nothing; none if the user names a command for ssh. Raises `GitError`."""
+    if {"GIT_SSH", "GIT_SSH_COMMAND"} & os.environ.keys():
+        return {}
+    named = run_git("config", "--default=", "--get", "core.sshCommand", folder=folder).strip()
+    return {} if named else {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=20"}
+
+
 async def run_git_async(
     *arguments: str,
     folder: Path,
@@ -308,9 +313,9 @@ async def run_git_async(
     timeout_s: float = LOCAL_TIMEOUT_S,
 ) -> bytes:
     """Run git as `run_git` does, without blocking; a cancellation kills git first. Raises as `run_git`."""
-    asking = {} if "GIT_SSH_COMMAND" in os.environ else {"GIT_SSH_COMMAND": SSH}
-    process = _started(arguments, folder, git_environment(settings, {**asking, **(variables or {})}, network=network))
     loop = asyncio.get_running_loop()
+    ssh = await loop.run_in_executor(_THREADS, ssh_variables, folder) if network else {}
+    process = _started(arguments, folder, git_environment(settings, {**ssh, **(variables or {})}, network=network))
     finishing = loop.run_in_executor(_THREADS, _finished, process, arguments[0], stdin, timeout_s)
     try:
         return await asyncio.shield(finishing)

@@ -267,6 +267,10 @@ class _ServerCheck:
         for url, found in zip(self.config.score_with, answers, strict=True):
             if isinstance(found, DiscoverResult):
                 self._example_timeout(url, found)
+                if able and "scoring" not in found.capabilities:
+                    self.note(
+                        "scores", "warning", f"{url}, given to score, does not offer `score`: no row is scored there"
+                    )
         for error in unreachable:
             self.note("scores", "warning", f"one of the servers that score: {summary(error)}")
 

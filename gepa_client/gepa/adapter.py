@@ -387,7 +387,8 @@ class RemoteAdapter:
 
     def abandon(self, why: str) -> None:
         """End the calls in flight as lost, from any thread; call it after `journal.cancel_token.cancel`."""
-        self._loop.run(self.fleet.cut(why))
+        for fleet in filter(None, (self.fleet, self.scorers)):
+            self._loop.run(fleet.cut(why))
 
     # --- state -------------------------------------------------------------------------------------------------------
 

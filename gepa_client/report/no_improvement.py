@@ -31,7 +31,7 @@ def no_improvement(view: RunView) -> list[tuple[str, str]]:
         return []
     if finished.status != "completed" and not (finished.status == "paused" and _most_failed(view)):
         return []
-    if seed.score == perfect_score(view):
+    if seed.score >= perfect_score(view):
         return []
     facts = [("no improvement", f"{_tried(view)}; the seed is still the best candidate")]
     if outcomes := _outcomes(view):

@@ -124,9 +124,11 @@ async def _done(order: ProgramOrder, sandboxes: WorkSandboxes, report: Report, l
     if order.what == "rollouts":
         return await _rollouts(order, sandboxes, present, rows, report)
     try:
-        async with asyncio.timeout(program.timeout_s):
+        async with asyncio.timeout(program.timeout_s) as limit:
             return await _step(order, sandboxes, present, rows, log)
     except TimeoutError:
+        if not limit.expired():
+            raise
         return failed("run", f"the step took longer than {program.timeout_s:g} s")
 
 

@@ -56,11 +56,11 @@ class TraceStore:
         except LimitExceeded:
             return None
         size = len(text) + _ENTRY_BYTES
+        if _size(self._groups.get(group, {})) + size > self._max_bytes:
+            return None
         kept = self._groups.setdefault(group, {})
         # Most recently used, so that others are evicted below.
         self._groups.move_to_end(group)
-        if _size(kept) + size > self._max_bytes:
-            return None
         while self._bytes + size > self._max_bytes:
             self._evict_oldest()
         self._made += 1

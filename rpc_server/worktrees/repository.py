@@ -1,6 +1,5 @@
 """The user's repository: objects and branches are read from it and added to it; nothing else in it changes."""
 
-import os
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from evolverpc_common.evolved_commits import ANSWERS, BRANCH, BRANCHES, read_bundle
-from evolverpc_common.git import SSH, Git, GitError, alternate_objects, filters_off
+from evolverpc_common.git import Git, GitError, alternate_objects, filters_off, ssh_variables
 from evolverpc_common.settings.sources import SettingsError
 
 COMMITS = "refs/evolverpc-commits/"
@@ -275,10 +274,7 @@ class UserRepository:
         self.git.update_refs(commands)
 
     def _push(self, *arguments: str) -> None:
-        own = {"GIT_SSH", "GIT_SSH_COMMAND"} & os.environ.keys() or self.git.fields(
-            "config", "--default=", "--null", "--get", "core.sshCommand"
-        ) != [""]
-        variables = {} if own else {"GIT_SSH_COMMAND": SSH}
+        variables = ssh_variables(self.top)
         self.git("push", "--quiet", "--no-verify", *arguments, variables=variables, timeout_s=_PUSH_TIMEOUT_S)
 
     def _list_entries(self, commit: str, objects: Path | None) -> list[_TreeEntry]:

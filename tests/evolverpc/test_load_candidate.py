@@ -128,13 +128,13 @@ def test_a_seed_that_differs_from_the_runs_is_warned_of_by_component(folder: Pat
 
 def test_a_candidate_of_another_version_of_a_program_is_refused(folder: Path) -> None:
     program = ModuleType("program")
-    vars(program).update(seed_candidate=lambda: SEED, version=2)
+    vars(program).update(seed_candidate=lambda: SEED, version=0, __version__=1)
     assert load_candidate(folder, program) == {"prompt": "Answer.", "style": ""}
     expected = vars(program)
-    beside(folder, candidates=[SEED], program={"name": "program", "version": "2"})
+    beside(folder, candidates=[SEED], program={"name": "program", "version": "0"})
     assert load_candidate(folder, expected) == {"prompt": "Answer.", "style": ""}
     beside(folder, candidates=[SEED], program={"name": "program", "version": "1"})
-    with pytest.raises(CandidateError, match='was made for the program\'s version "1", not "2": it is of another'):
+    with pytest.raises(CandidateError, match='was made for the program\'s version "1", not "0": it is of another'):
         load_candidate(folder, expected)
     vars(program).update(seed_candidate={"prompt": ""}, version=None, __version__=2)
     with pytest.raises(CandidateError, match='has style besides and was made for the program\'s version "1"'):

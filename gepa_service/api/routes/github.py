@@ -117,7 +117,7 @@ def confirm(asked: ConfirmRequest, caller: Writer, service: Parts) -> Installati
         installation_id=claims["installation_id"],
         account=claims["account"],
     )
-    found = stored(service.records, record, lambda each: each.model_copy(update={"suspended": False}))
+    found = stored(service.records, record, lambda each: each.model_copy(update={"account": record.account}))
     return InstallationView(installation_id=int(found.id), account=found.account, suspended=found.suspended)
 
 

@@ -77,7 +77,7 @@ def submitted(
         client_id=client_id,
         settings=settings,
         program=program,
-        created_by=caller.actor,
+        created_by=caller.name,
     )
     caller.records.insert(work)
     return work
