@@ -234,16 +234,16 @@ def warnings(splits: Splits, config: RunConfig) -> list[str]:
 def overlaps(train: Sequence[AnyRow], val: Sequence[AnyRow] | None, test: Sequence[AnyRow] | None) -> list[str]:
     """Return warnings about rows that are in two splits."""
     found = []
-    if val is not None and (shared := _common(train, val)):
+    if val is not None and (shared := common(train, val)):
         found.append(_overlap(shared, "validation", len(val), "training", "selection favours what was learnt by heart"))
     if test is not None:
         for name, other in (("training", train), ("validation", val or ())):
-            if shared := _common(other, test):
+            if shared := common(other, test):
                 found.append(_overlap(shared, "test", len(test), name, "the test score is not of new rows"))
     return found
 
 
-def _common(first: Sequence[AnyRow], second: Sequence[AnyRow]) -> list[tuple[str, str]]:
+def common(first: Sequence[AnyRow], second: Sequence[AnyRow]) -> list[tuple[str, str]]:
     """Return `(id in second, id in first)` of equal rows, as `content_key` compares them."""
     known = {_key(row): row.id for row in reversed(first)}
     return [(row.id, known[key]) for row in second if (key := _key(row)) in known]
