@@ -46,7 +46,7 @@ class CodeChangeSettings(SettingsGroup, title="Code"):
     allow_mutations: bool = setting(
         False,
         "Let clients change the program's code, on branches of its repository; your own files stay as they are. Any "
-        "file may change there, also the one that scores: --allow and --deny limit which.",
+        "file may change there, also the one that scores: `allow` and `deny` limit which.",
         everyday=True,
     )
     trees: bool = setting(False, "Run candidates from the commit that they name, each in its own files.")

@@ -90,8 +90,8 @@ DECLARED = {
         more. Servers run as many examples at the same time as they allow (`concurrency` of `serve`); --concurrency
         limits a run to fewer.
 
-        Every flag is also a key of the --config file (max_seconds), which messages name it by, and a variable
-        (GEPA_MAX_SECONDS). A flag has precedence over a variable, a variable over the file.
+        Every flag is also a key of the --config file and a variable: --max-seconds is max_seconds and
+        GEPA_MAX_SECONDS. Messages name the key. A flag has precedence over a variable, a variable over the file.
 
         Exit status: 0 complete, 1 failed, 2 refused before it began, 3 paused because the infrastructure failed or on
         request, 4 complete but not shown to be better, with --require improved, 130 stopped by Ctrl-C or cancelled.

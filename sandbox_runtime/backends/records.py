@@ -30,7 +30,7 @@ _ID = re.compile(r"[a-z0-9]{4,32}")
 _KEY = re.compile(r"[a-z0-9-]{1,63}")
 _FILE, _SWEPT = "record.json", "swept"
 _MAKING_S = 60.0
-"""Seconds after which the process that was making a record has certainly been killed."""
+"""Seconds after which a record that is still being made counts as left by a killed process."""
 
 _log = logging.getLogger(__name__)
 

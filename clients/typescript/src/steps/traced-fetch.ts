@@ -67,7 +67,12 @@ async function read(response: Response, call: ModelCall, api: ModelApi): Promise
 }
 
 type Json = Record<string, unknown>;
-type StreamedCall = { function: { name: string; arguments: string } };
+/** A message of a streamed chat completion, joined from its parts. */
+interface StreamedMessage {
+  readonly role: "assistant";
+  content: string | null;
+  readonly tool_calls: { readonly function: { name: string; arguments: string } }[];
+}
 
 /** How an API names the parts of requests and answers. */
 interface ModelApi {
@@ -81,20 +86,23 @@ const CHAT_COMPLETIONS: ModelApi = {
   asked: ({ messages }) => ({ messages }),
   answered: ({ choices }) => list(choices).map((choice) => choice.message),
   joined: (events) => {
-    const joined: { message: { role: string; content: string | null; tool_calls: StreamedCall[] } }[] = [];
+    const messages: StreamedMessage[] = [];
     for (const { index, delta } of events.flatMap(({ choices }) => list(choices))) {
       const { content, tool_calls } = object(delta);
-      const choice = joined[Number(index ?? 0)] ?? { message: { role: "assistant", content: null, tool_calls: [] } };
-      joined[Number(index ?? 0)] = choice;
-      if (typeof content === "string") choice.message.content = `${choice.message.content ?? ""}${content}`;
+      const message = messages[Number(index ?? 0)] ?? { role: "assistant", content: null, tool_calls: [] };
+      messages[Number(index ?? 0)] = message;
+      if (typeof content === "string") message.content = `${message.content ?? ""}${content}`;
       for (const { index: place, function: called } of list(tool_calls)) {
-        const call = choice.message.tool_calls[Number(place)] ?? { function: { name: "", arguments: "" } };
-        choice.message.tool_calls[Number(place)] = call;
+        const call = message.tool_calls[Number(place)] ?? { function: { name: "", arguments: "" } };
+        message.tool_calls[Number(place)] = call;
         call.function.name += textOf(object(called).name);
         call.function.arguments += textOf(object(called).arguments);
       }
     }
-    return { choices: joined, usage: events.findLast(({ usage }) => isObject(usage))?.usage };
+    return {
+      choices: messages.map((message) => ({ message })),
+      usage: events.findLast(({ usage }) => isObject(usage))?.usage,
+    };
   },
 };
 
