@@ -67,6 +67,7 @@ class RayCluster:
             NODE: self._mark(name).partition("=")[2].strip(),
             "RAY_TMPDIR": str(self.folder),
             "PYTHONPATH": str(REPOSITORY),
+            "RAY_worker_niceness": "0",  # by default 15: beside other tests, an attempt would hardly run
         }
         log = self.folder / f"{name}.log"
         with log.open("wb") as output:
