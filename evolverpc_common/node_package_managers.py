@@ -65,12 +65,6 @@ _COMMANDS = {
 _TOOL_VARIABLES = {"CI": "true", "YARN_NODE_LINKER": "node-modules", "YARN_ENABLE_TELEMETRY": "0"}
 """Variables of all tools: without a terminal they would ask, and yarn's other linkers need its own `node`."""
 
-_WITHOUT_CODE = {"NPM_CONFIG_IGNORE_SCRIPTS": "true", "NPM_CONFIG_GIT": "git", "NPM_CONFIG_ALLOW_GIT": "none"}
-"""Variables by which npm runs no code of packages or of the repository.
-
-It refuses packages from git (npm 11.10 or newer): it would install their own packages by a `.npmrc` of theirs.
-"""
-
 _WITH_PROXY = (
     'test -z "${HTTPS_PROXY-}" || export YARN_HTTP_PROXY="$HTTPS_PROXY" YARN_HTTPS_PROXY="$HTTPS_PROXY";'
     " grep -qs npmRegistryServer .yarnrc.yml || export YARN_NPM_REGISTRY_SERVER="
@@ -137,7 +131,7 @@ class NodeInstall:
 
     Paths are from the repository's top. `tool`: the package of npm's registry that is the tool, None for this machine's
     npm. `program`: the folder of the program's `package.json`. `digest`: of all files that the command reads. `unused`:
-    locks of other tools beside that file. `scripts`: descriptions of the scripts of the repository that are run.
+    locks of other tools beside that file.
     `linked`: folders outside of `folder` that npm links, for which it has to be run there first, in this order.
     """
 
@@ -148,7 +142,6 @@ class NodeInstall:
     decided_by: str
     digest: str
     unused: tuple[str, ...] = ()
-    scripts: tuple[str, ...] = ()
     linked: tuple[str, ...] = ()
 
     @property
@@ -168,31 +161,28 @@ class NodeInstall:
         node: str,
         scratch: Path,
         run: Callable[[Sequence[str], Path, Mapping[str, str]], Awaitable[str]],
-        may_run_scripts: bool = True,
     ) -> None:
         """Install into the checkout in `top`, and leave only `node_modules` of it.
 
         `run` runs a command in a folder with more variables, and returns its output; what it raises is raised.
-        `may_run_scripts`: whether code of the repository and of packages may run; without it only npm can be the tool.
         """
         name, words, folder = self.manager, [*npm], top / self.folder
-        given = _TOOL_VARIABLES if may_run_scripts else {**_TOOL_VARIABLES, **_WITHOUT_CODE}
         if self.tool is not None:
             where = scratch / "tool"
             fetch = [*npm, "install", "--prefix", str(where), "--engine-strict", *NPM_OPTIONS, self.tool]
-            await run(fetch, top.parent, given)
+            await run(fetch, top.parent, _TOOL_VARIABLES)
             words = [str(where / MODULES / ".bin" / name)]
         if name == "yarn":
             words = ["sh", "-c", _WITH_PROXY, "sh", *words]
         options = ["--store-dir", str(scratch / "pnpm-store")] if name == "pnpm" else []
         command = self.command
         if name == "npm" and self.program != self.folder:
-            around = await run([*words, "prefix", "--loglevel=silent"], top / self.program, given)
+            around = await run([*words, "prefix", "--loglevel=silent"], top / self.program, _TOOL_VARIABLES)
             if _last_line(around) != _last_line(await run(["pwd", "-P"], folder, {})):
                 command, folder = _COMMANDS["npm"][1], top / self.program  # it is none of the workspaces there
         for linked in self.linked:
-            await run([*words, *_COMMANDS["npm"][1], *options], top / linked, given)
-        await run([*words, *command, *options], folder, given)
+            await run([*words, *_COMMANDS["npm"][1], *options], top / linked, _TOOL_VARIABLES)
+        await run([*words, *command, *options], folder, _TOOL_VARIABLES)
         await run([node, "-e", _KEEP_MODULES, str(top), CHECKOUT, *self.modules], top, {})
 
 
@@ -235,14 +225,14 @@ def node_install(
             return None, {lock}
         tool = _newest_tool(name, lock, documents, posixpath.join(root, PACKAGE_JSON))
     command = _COMMANDS["yarn 1" if str(tool).startswith("yarn@") else name][lock is None]
-    scripts, named = _scripts(manifests, documents, ids)
+    named = _named_by_scripts(manifests, documents, ids)
     files = {path for path in ids if posixpath.basename(path) in _READ or path.endswith(_READ_ENDINGS)}
     files |= named | {path for path in ids if ".yarn" in path.split("/")}
     digest = content_digest(ids, (path for path in files if MODULES not in path.split("/")))
     unused = tuple(path for path, manager in locks.items() if path != lock)
     decided = lock or posixpath.join(root, PACKAGE_JSON)
     linked = _linked(program, root, manifests, documents) if name == "npm" else ()
-    return NodeInstall(root, program, tool, command, decided, digest, unused, scripts, linked), set()
+    return NodeInstall(root, program, tool, command, decided, digest, unused, linked), set()
 
 
 def _linked(program: str, root: str, manifests: Collection[str], documents: Mapping[str, bytes]) -> tuple[str, ...]:
@@ -301,22 +291,18 @@ def _newest_tool(name: str, lock: str | None, documents: Mapping[str, bytes], ma
     return f"pnpm@{_PNPM_OF_LOCK[written[1]]}"
 
 
-def _scripts(
-    manifests: Mapping[str, str], documents: Mapping[str, bytes], ids: Collection[str]
-) -> tuple[tuple[str, ...], set[str]]:
-    """Return descriptions of the scripts that are run at an installation, and the files that they name."""
-    described: list[str] = []
+def _named_by_scripts(manifests: Mapping[str, str], documents: Mapping[str, bytes], ids: Collection[str]) -> set[str]:
+    """Return the files that the scripts name which are run at an installation."""
     named: set[str] = set()
-    for manifest, folder in sorted(manifests.items()):
+    for manifest, folder in manifests.items():
         try:
             scripts = under(json.loads(documents[manifest]), "scripts")
         except (ValueError, RecursionError):
             continue  # its tool refuses it if it reads it
-        found = {name: str(scripts[name]) for name in _SCRIPTS if isinstance(scripts, dict) and name in scripts}
-        described += [f"{name} of {manifest}" for name in found]
-        words = {word for text in found.values() for word in re.split(r"[^\w./@-]+", text)}
+        found = (str(scripts[name]) for name in _SCRIPTS if isinstance(scripts, dict) and name in scripts)
+        words = {word for text in found for word in re.split(r"[^\w./@-]+", text)}
         named |= {path for word in words if (path := posixpath.normpath(posixpath.join(folder, word))) in ids}
-    return tuple(described), named
+    return named
 
 
 def package_folders(paths: Iterable[str]) -> Iterator[str]:

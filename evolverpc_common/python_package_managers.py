@@ -108,9 +108,8 @@ class PythonInstall:
         uv: str,
         python: str,
         run: Callable[[list[str], Path], Awaitable[str]],
-        options: Sequence[str] = (),
     ) -> tuple[str, ...]:
-        """Install into the environment of `python` what the checkout in `top` needs, with these options of uv.
+        """Install into the environment of `python` what the checkout in `top` needs.
 
         Packages of the repository are linked. Return the folders below `top` that Python then imports from. `run` runs
         a command in a folder and returns its output; what it raises is raised.
@@ -118,8 +117,8 @@ class PythonInstall:
         name, *words = self.command
         ours = str(Path(sys.base_prefix) / "bin" / "python3")
         other = [uv, "tool", "run", "--no-config", "--python", ours, *_INSTALLED_WITH.get(name, ()), name, *words]
-        await run([uv, *words, *options, "--python", python] if name == "uv" else other, top / self.folder)
-        again = (uv, "pip", "install", "--quiet", "--no-deps", *options, "--python", python)
+        await run([uv, *words, "--python", python] if name == "uv" else other, top / self.folder)
+        again = (uv, "pip", "install", "--quiet", "--no-deps", "--python", python)
         await run([python, "-I", "-c", _LINK_COPIES, str(top), *again], top)
         return tuple(printed_paths(await run([python, "-I", "-c", PRINT_IMPORT_PATHS, str(top)], top)))
 

@@ -25,7 +25,17 @@ from sandbox_runtime import (
     egress_to,
 )
 from sandbox_runtime.backends import open_runtime
-from sandbox_runtime.gateway import Gateway, GatewayPolicy, GatewayPorts, Provider, SecretHeader, configured, known
+from sandbox_runtime.environments.build_folder import build_variables
+from sandbox_runtime.gateway import (
+    Gateway,
+    GatewayPolicy,
+    GatewayPorts,
+    Provider,
+    SecretHeader,
+    configured,
+    known,
+    registry_headers,
+)
 from sandbox_runtime.source import ClientSandbox, ClientSettings, GitToken, Source
 
 GITHUB = "github.com"
@@ -99,7 +109,9 @@ async def _runtime(
     """Open the runtime; if the backend bounds what a build may connect to, these are hosts, and no models."""
     builds = None
     if settings.sandbox in BUILDS_IN_SANDBOX:
-        gateway = await stack.enter_async_context(Gateway(providers=(), policy=GatewayPolicy(), report=receive))
+        headers = _registry_headers(settings)
+        of_builds = Gateway(providers=(), policy=GatewayPolicy(), report=receive, registry_headers=headers)
+        gateway = await stack.enter_async_context(of_builds)
         builds = gateway.open_session(ENVIRONMENT, egress_to(settings.build_hosts), opened_by="build_hosts")
     if settings.engine is None or settings.sandbox == "modal":
         opened = open_runtime(settings.sandbox, build_gateway_session=builds, app_name=settings.modal_app)
@@ -246,6 +258,12 @@ def _secret_headers(settings: RunConfig) -> list[SecretHeader]:
         except ValueError as error:
             raise ValueError(f"secret_headers: {error}") from None
     return found
+
+
+def _registry_headers(settings: RunConfig) -> list[SecretHeader]:
+    """Return headers for builds: of registries in this environment, and secret ones of hosts they may reach."""
+    further = (one for one in _secret_headers(settings) if one.host.partition(":")[0] in settings.build_hosts)
+    return [*registry_headers(build_variables(os.environ)), *further]
 
 
 def _credentials(settings: RunConfig) -> GitToken | None:

@@ -18,12 +18,11 @@ from evolverpc_common.git import GitError
 from evolverpc_common.settings.sources import SettingsError
 from evolverpc_common.shielded import await_shielded, run_shielded
 from protocol import ApplyMutationParams, ApplyMutationResult, Candidate
-from protocol.code import ADDED_COMPONENTS, added_components, added_to
+from protocol.code import ADDED_COMPONENTS, GIT_BRANCH, added_components, added_to, git_branch
 from protocol.errors import ProgramFailed, RpcError, UnknownCandidate
 from protocol.mutation import Merge, MutationName
 from rpc_server import wire
 from rpc_server.mutations.agents import Agent, agent_from, agent_label
-from rpc_server.mutations.changed_candidate import ChangedCandidate, changed_candidate
 from rpc_server.mutations.edits import MutationDetails, MutationEditor, OnProgress, ParentInfo
 from rpc_server.mutations.file_rules import Rules, Stage, rejected
 from rpc_server.mutations.publishing import Publisher, commit_message
@@ -218,9 +217,8 @@ async def run_check(settings: Settings, staged: StagedChange, worktree: Worktree
 def _result(
     named: _NamedRequest, parent: ParentInfo, committed: _CommittedChange, now: Candidate, details: MutationDetails
 ) -> ApplyMutationResult:
-    changed = _changed_candidate(named, parent, now, committed.commit)
     return ApplyMutationResult(
-        candidate=changed.candidate,
+        candidate=_new_candidate(named, parent, now, committed.commit),
         commit=committed.commit,
         parent=named_commit(named.request.candidate),
         diff=details.diff or "",
@@ -229,12 +227,12 @@ def _result(
         branch=named.branch,
         bundle=base64.b64encode(committed.bundle).decode(),
         usage=details.usage,
-        components_added=changed.added,
-        components_removed=changed.removed,
+        components_added=sorted(now.keys() - parent.seed.keys()),
+        components_removed=sorted(parent.seed.keys() - now.keys()),
     )
 
 
-def _changed_candidate(named: _NamedRequest, parent: ParentInfo, now: Candidate, commit: str) -> ChangedCandidate:
+def _new_candidate(named: _NamedRequest, parent: ParentInfo, now: Candidate, commit: str) -> Candidate:
     """Return the new candidate; a merge keeps this candidate's texts and the additions of both."""
     candidate, mutation = named.request.candidate, named.request.mutation
     if not isinstance(mutation, Merge):
@@ -243,6 +241,23 @@ def _changed_candidate(named: _NamedRequest, parent: ParentInfo, now: Candidate,
     both = {**ours, **{name: text for name, text in theirs.items() if name not in ours}}
     as_now = {name: now.get(name, text) for name, text in parent.seed.items()}
     return changed_candidate({**candidate, ADDED_COMPONENTS: added_components(both)}, as_now, now, named.branch, commit)
+
+
+def changed_candidate(candidate: Candidate, before: Candidate, now: Candidate, branch: str, commit: str) -> Candidate:
+    """Return the candidate whose code moved from texts `before` to texts `now` at `commit`.
+
+    A text that the commit changed is the new one; an unknown name gets the commit's text. A component that the commit
+    has again, and `before` had not, counts as added and keeps its text.
+    """
+    added = added_to(candidate)
+    new = {name: text for name, text in now.items() if name not in candidate and name not in added}
+    changed = {name: text for name, text in now.items() if name in before and before[name] != text}
+    texts = {name: changed.get(name, text) for name, text in candidate.items()}
+    added = {name: changed.get(name, text) for name, text in added.items()} | new
+    texts |= {GIT_BRANCH: git_branch(branch, commit)}
+    if added != added_to(candidate):
+        texts |= {ADDED_COMPONENTS: added_components(added)}
+    return texts
 
 
 _NEEDED = (2, 38)

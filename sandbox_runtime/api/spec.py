@@ -88,6 +88,9 @@ MODELS_PORT = 8181
 TUNNEL_PORT = 8182
 """The loopback port of the gateway's proxy (`CONNECT`) in such a sandbox."""
 
+AUTHORITY = "GATEWAY_AUTHORITY"
+"""The variable with a certificate, in PEM: of the authority that the gateway itself is for some hosts."""
+
 
 class GatewaySession(Protocol):
     """What one sandbox may use of the gateway, until it is closed. Its token is of no use to others."""

@@ -22,6 +22,7 @@ from evolverpc_common.build_cache import FILES, BuiltEnvironment
 from sandbox_runtime.api.sandbox import RuntimeUnavailable, SandboxError
 from sandbox_runtime.api.spec import PreparedEnvironment, Recipe
 from sandbox_runtime.backends.process_commands import run_build
+from sandbox_runtime.environments.build_folder import trusting
 from sandbox_runtime.environments.cache import EnvironmentCache
 from sandbox_runtime.environments.node import NPM_VARIABLES
 from sandbox_runtime.environments.python import wants_python
@@ -144,8 +145,8 @@ async def run(
     argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float, readable: Sequence[str]
 ) -> tuple[int, bytes]:
     """Run a build command without isolation, with the variables of the gateway: an image has a machine of its own."""
-    variables = {**env, **json.loads(os.environ.get(GATEWAY_VARIABLES, "{}"))}
-    return await run_build(argv, cwd, variables, timeout_s, readable)
+    command, variables = trusting(argv, {**env, **json.loads(os.environ.get(GATEWAY_VARIABLES, "{}"))})
+    return await run_build(command, cwd, variables, timeout_s, readable)
 
 
 def link(recipe: Recipe, built: BuiltEnvironment, program: Path) -> None:

@@ -14,7 +14,7 @@ from evolverpc_common.build_cache import BUILD_S, FILES, discard
 from evolverpc_common.python_package_managers import uv_variables
 from evolverpc_common.shielded import await_shielded, finished_before
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeInterrupted
-from sandbox_runtime.api.spec import Command
+from sandbox_runtime.api.spec import AUTHORITY, Command
 
 BUILD_MB = 8192
 """The largest size of one build's folder, in MiB; files linked several times count once."""
@@ -137,6 +137,31 @@ async def run_quietly(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) ->
 
 
 _USERINFO = re.compile(r"://[^/@\s]+@")
+_OF_USER = re.compile(r"UV_INDEX_\w+_(USERNAME|PASSWORD)")
+_TRUST = f"""
+while [ "$1" != -- ]; do cat -- "$1"; echo; shift; done > "$0"
+echo "${AUTHORITY}" >> "$0"; shift; exec "$@"
+"""
+
+TRUST = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+"""Variables that name the file of the certificates that programs trust."""
+
+_TRUST_OF_TOOLS = ("NPM_CONFIG_CAFILE", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO")
+
+_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+
+
+def certificate_bundle() -> str | None:
+    """Return the bundle of certificates that this process's environment names, or the system's."""
+    named = os.environ.get("SSL_CERT_FILE")
+    return next((path for path in (named, *_BUNDLES) if path is not None and Path(path).is_file()), None)
+
+
 _PASSED = {
     *("LANG", "LC_ALL", "TZ"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
@@ -150,7 +175,10 @@ _PASSED_PREFIX = "UV_INDEX"
 
 
 def build_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that name sources of packages; no others, because build scripts are untrusted."""
+    """Return the variables that name sources of packages; no others, because build scripts are untrusted.
+
+    They may hold passwords: see `without_passwords`.
+    """
     passed = {
         name: value for name, value in environ.items() if name.upper() in _PASSED or name.startswith(_PASSED_PREFIX)
     }
@@ -164,6 +192,20 @@ def readable_by(variables: Mapping[str, str]) -> Iterator[str]:
             path = Path(word.removeprefix("file://"))
             if path.is_absolute() and path.exists():
                 yield str(path)
+
+
+def without_passwords(sources: Mapping[str, str]) -> dict[str, str]:
+    """Return variables that name sources of packages, without the user names and passwords in them."""
+    return {name: _USERINFO.sub("://", value) for name, value in sources.items() if not _OF_USER.fullmatch(name)}
+
+
+def trusting(argv: Sequence[str], variables: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return a command and its variables such that it trusts the authority that they name, if they name one."""
+    if AUTHORITY not in variables:
+        return (*argv,), {**variables}
+    file, names = f"{variables['TMPDIR']}/certificates.pem", (*TRUST, *_TRUST_OF_TOOLS)
+    trusted = dict.fromkeys(filter(None, (certificate_bundle(), *map(variables.get, names))))
+    return ("sh", "-c", _TRUST, file, *trusted, "--", *argv), {**variables, **dict.fromkeys(names, file)}
 
 
 class RunBuildCommand(Protocol):
@@ -189,15 +231,8 @@ class RunBuildCommand(Protocol):
 PROGRAM = "program"
 """The checkout that a repository's own tool installs in: later, in `VENV`, which every jail shows, a link."""
 
-_OF_SETTINGS = " ".join(f"--include='{name}'" for name in (".npmrc", "*.toml", "*.txt", "*.in", "package*.json"))
-"""Files in which npm and uv expand variables, or take addresses from."""
-
 _SCRATCH = "scratch"
 _WITH_INPUT = 'exec "$@" < "$0"'
-_NO_SCRIPTS_HINT = (
-    "\nthe address of the package index or proxy holds a password, which build scripts could read, so nothing is built "
-    "from source: provide wheels, or an address without a password"
-)
 _TAIL_BYTES = 8192
 _KILLED = 128 + signal.SIGKILL
 
@@ -213,15 +248,6 @@ class BuildFolder:
     runner: RunBuildCommand
     on_progress: Callable[[str], None]
 
-    @property
-    def may_build(self) -> bool:
-        """Whether code of packages may run during installation: not if it could read a password."""
-        return not self._with_password()
-
-    def _with_password(self) -> list[str]:
-        given = build_variables(os.environ).items()
-        return [name for name, value in given if name.upper().endswith("_PASSWORD") or _USERINFO.search(value)]
-
     def make(self, checkout: Sequence[Command] = ()) -> None:
         """Make the folder, and keep the input of the commands of `check_out` in it, before any command runs. Blocks."""
         for needed in (FILES, _SCRATCH):
@@ -235,25 +261,11 @@ class BuildFolder:
         return self.folder / _SCRATCH / f"input-{number}"
 
     async def check_out(self, checkout: Sequence[Command], where: str) -> Path:
-        """Make `PROGRAM` in a folder by these commands, and return its path.
-
-        Raises as `run`, and `EnvironmentMissing` if a file names a variable with a password as npm and uv expand it:
-        they would send it to the address that the file gives.
-        """
+        """Make `PROGRAM` in a folder by these commands, and return its path. Raises as `run`."""
         for number, command in enumerate(checkout):
             argv = ("sh", "-ec", _WITH_INPUT, str(self._input(number)), *command.argv)
             await self.run(argv, readable=(), cwd=self.folder / where / command.cwd)
-        top = self.folder / where / PROGRAM
-        if names := self._with_password():
-            pattern = rf"\$\{{({'|'.join(names)})"
-            search = ("sh", "-c", f'grep -RlasE {_OF_SETTINGS} -- "$0" .; test $? -lt 127', pattern)
-            if found := (await self.run(search, readable=(), cwd=top)).splitlines():
-                raise EnvironmentMissing(
-                    f"the environment cannot be built: {found[0].removeprefix('./')} names one of"
-                    f" {', '.join(names)}, which hold a password, and could send it to another host: write no variable"
-                    " there, or give an address without a password"
-                )
-        return top
+        return self.folder / where / PROGRAM
 
     def clean(self, kept: Collection[str]) -> None:
         """Remove everything but these folders. Blocks."""
@@ -298,9 +310,6 @@ class BuildFolder:
         if status == _KILLED:
             raise RuntimeInterrupted(f"the environment is not built: {name} was killed")
         if status != 0:
-            hint = "" if self.may_build else _NO_SCRIPTS_HINT
             end = output[-_TAIL_BYTES:].decode("utf-8", "replace").strip()
-            raise EnvironmentMissing(
-                f"the environment cannot be built: {name} exited with status {status}\n{end}{hint}"
-            )
+            raise EnvironmentMissing(f"the environment cannot be built: {name} exited with status {status}\n{end}")
         return output.decode("utf-8", "replace")

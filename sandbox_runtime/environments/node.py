@@ -128,18 +128,10 @@ async def install_node(
     async def run(command: Sequence[str], where: Path, variables: Mapping[str, str]) -> str:
         return await site.run(command, env={**env, **variables}, readable=readable, cwd=where)
 
-    if not site.may_build and install.manager != "npm":
-        raise EnvironmentMissing(
-            f"{install.manager} runs code of the repository (`.pnpmfile.cjs`, `yarnPath`), which could read the"
-            " password in the address of the package index or proxy: commit a package-lock.json in place of"
-            f" {install.decided_by}, or give an address without a password"
-        )
     site.on_progress(f"installing what {install.decided_by} lists, with {install.tool or 'npm'}")
-    if install.scripts and not site.may_build:
-        site.on_progress(f"not run, as they could read the password of the package index: {', '.join(install.scripts)}")
     top = await site.check_out(recipe.checkout, FILES)
     commands = (str(node), str(npm))
-    await install.run(top, commands, commands[0], site.folder, run, site.may_build)
+    await install.run(top, commands, commands[0], site.folder, run)
     relative = [f"{FILES}/{PROGRAM}/{modules}" for modules in install.modules]
     return BuiltEnvironment(
         path=(*(f"{site.folder}/{modules}/.bin" for modules in relative), *path),

@@ -43,27 +43,20 @@ async def install_python(recipe: Recipe, site: BuildFolder) -> BuiltEnvironment:
     mounts = await asyncio.to_thread(_mounts, prefix, interpreter, venv)  # only uv has run here so far
     python, readable = str(venv / "bin" / "python"), (uv, *mounts, sys.base_prefix)
     env = {"VIRTUAL_ENV": str(venv), **TOOL_VARIABLES}
-    options = () if site.may_build else ("--no-build",)
     import_paths: tuple[str, ...] = ()
 
     async def run(command: list[str], folder: Path) -> str:
         return await site.run(command, env=env, readable=readable, cwd=folder)
 
     if recipe.install is not None:
-        if not site.may_build and recipe.install.command[0] != "uv":
-            raise EnvironmentMissing(
-                f"{recipe.install.command[0]} builds packages, which could read the password in the address of the"
-                f" package index or proxy: commit a uv.lock in place of {recipe.install.decided_by}, or give an address"
-                " without a password"
-            )
         site.on_progress(f"installing what {recipe.install.decided_by} lists, with {recipe.install.command[0]}")
         top = await site.check_out(recipe.checkout, VENV)
-        import_paths = await recipe.install.run(top, uv, python, run, options)
+        import_paths = await recipe.install.run(top, uv, python, run)
         replace = ("sh", "-ec", 'rm -rf "$0"; ln -s "$1" "$0"', str(top), CHECKOUT)
         await site.run(replace, readable=())  # what is linked then leads to each sandbox's own files
     if recipe.packages:
         site.on_progress(f"installing {' and '.join(recipe.packages)}")
-        added = ("pip", "install", "--quiet", "--no-config", *options, "--python", python, "--", *recipe.packages)
+        added = ("pip", "install", "--quiet", "--no-config", "--python", python, "--", *recipe.packages)
         await site.run((uv, *added), env=env, readable=readable)
     return BuiltEnvironment(
         python=python,

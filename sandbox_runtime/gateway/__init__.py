@@ -3,6 +3,7 @@
 from evolverpc_common.model_prices import TokenCounts
 from sandbox_runtime.gateway.events import CapReached, GatewayEvent, GatewayRefusal, HostConnection, ProviderCall
 from sandbox_runtime.gateway.gateway import Gateway, GatewayPorts
+from sandbox_runtime.gateway.package_registries import registry_headers
 from sandbox_runtime.gateway.providers import (
     Provider,
     SecretHeader,
@@ -23,6 +24,7 @@ __all__ = [
     "anthropic",
     "known",
     "configured",
+    "registry_headers",
     "ProviderCall",
     "TokenCounts",
     "GatewayRefusal",

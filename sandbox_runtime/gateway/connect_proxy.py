@@ -22,6 +22,7 @@ from sandbox_runtime.gateway.gateway_session import (
     Find,
     SandboxGatewaySession,
 )
+from sandbox_runtime.gateway.package_registries import RegistryTunnels
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns all addresses of a host for a port, in the order to be tried. Raises OSError if there is none."""
@@ -90,12 +91,16 @@ class _ProxyRequest:
 
 @dataclass
 class ConnectProxy:
-    """The proxy connections of one listener. `report` is called for each one to an allowed host when it has ended."""
+    """The proxy connections of one listener.
+
+    `report` is called for each one to an allowed host when it has ended. `registries`: takes the place of some hosts.
+    """
 
     find: Find
     faulty: Faulty
     resolve: Resolve
     report: Report
+    registries: RegistryTunnels
     _tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     def connect(self, ended: Callable[[], None]) -> asyncio.BaseProtocol:
@@ -139,7 +144,11 @@ class ConnectProxy:
                 session.refusals.add(what, f"not among the hosts that it may reach ({session.opened_by})")
                 raise _ProxyError(403, NOT_ALLOWED)
             try:
-                there, to = await self._connected(head, session)
+                registry = self.registries.host("http" if head.first else "https", head.host, head.port)
+                if registry is None:
+                    there, to = await self._connected(head, session)
+                else:
+                    there, to = await self.registries.connect(session, registry)
                 reached = True
                 try:
                     if head.first:
@@ -147,6 +156,8 @@ class ConnectProxy:
                         to.write(head.first)
                     else:
                         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                        if registry is not None:
+                            await writer.start_tls(self.registries.context(head.host))
                     await _both_ways((reader, to), (there, writer), carried)
                 except BaseException:
                     to.transport.abort()

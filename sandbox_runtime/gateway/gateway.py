@@ -23,6 +23,7 @@ from sandbox_runtime.gateway.gateway_session import (
     SandboxGatewaySession,
 )
 from sandbox_runtime.gateway.model_requests import ModelRequests
+from sandbox_runtime.gateway.package_registries import RegistryTunnels
 from sandbox_runtime.gateway.providers import Provider, SecretHeader, check_together
 from sandbox_runtime.gateway.request_policy import GatewayPolicy
 from sandbox_runtime.gateway.spend_cap import SpendCap
@@ -50,7 +51,8 @@ class Gateway:
     `report` is called in that loop with what happens, and must return soon. `listen`: None if it is reached through
     `GatewaySession.serve` alone. `resolve`: resolves names, by default with the system's resolver. `secret_headers`:
     headers that it sets in requests to hosts, which every sandbox may send, of any egress. `tls`: how their
-    certificates are checked, by default as the system does. `allowed_networks`: besides the public ones, where these
+    certificates are checked, by default as the system does. `registry_headers`: headers that it sets in requests
+    through the proxy, to hosts that the egress allows. `allowed_networks`: besides the public ones, where these
     hosts and the providers may be by name; None for all. `holds_model_calls`: calls to models are held until
     `release_model_calls`.
 
@@ -64,6 +66,7 @@ class Gateway:
     policy: GatewayPolicy
     report: Report
     secret_headers: Sequence[SecretHeader] = ()
+    registry_headers: Sequence[SecretHeader] = ()
     tls: ssl.SSLContext | None = None
     listen: GatewayPorts | None = None
     resolve: Resolve | None = None
@@ -74,6 +77,7 @@ class Gateway:
         if len({provider.name for provider in self.providers}) < len(self.providers):
             raise ValueError("two providers have the same name")
         check_together(self.secret_headers)
+        check_together(self.registry_headers)
         self.spend = SpendCap(self.policy.cap_usd, lambda: self.report(CapReached()))
         self._released = asyncio.Event()
         if not self.holds_model_calls:
@@ -93,6 +97,7 @@ class Gateway:
         self._http = provider_session(self.allowed_networks)
         self._models = ModelRequests(self.providers, self.policy, self.spend, self._http, self.report, self._released)
         self._hosts = HostRequests(self.secret_headers, self._http, self.tls, self.report)
+        self._registries = RegistryTunnels(HostRequests(self.registry_headers, self._http, self.tls, _unreported))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -122,6 +127,7 @@ class Gateway:
         session = SandboxGatewaySession(
             *(sandbox_name, egress, self.providers, self.secret_headers, refusals),
             *(self._serve, self._models_url, opened_by),
+            authority=self._registries.authority,
         )
         self._sessions = [one for one in self._sessions if not one.closed] + [session]
         return session
@@ -132,7 +138,8 @@ class Gateway:
 
     def _serve(self, session: SandboxGatewaySession, models: socket.socket, tunnel: socket.socket) -> list[Listener]:
         front = HttpFrontend(session.find, session.faulty, self._answer)
-        proxy = ConnectProxy(session.find, session.faulty, self.resolve or system_resolver(), self.report)
+        resolve = self.resolve or system_resolver()
+        proxy = ConnectProxy(session.find, session.faulty, resolve, self.report, self._registries)
         return [Listener(models, CONNECTIONS, front.connect), Listener(tunnel, TUNNELS, proxy.connect)]
 
     async def _answer(self, request: web.BaseRequest, session: SandboxGatewaySession) -> web.StreamResponse:
@@ -144,3 +151,7 @@ class Gateway:
 
 def _unattributed(_what: str) -> None:
     """Ignore a faulty request on the socket of all sandboxes: it belongs to none of them."""
+
+
+def _unreported(_what: object) -> None:
+    """Report nothing of a request in a tunnel: the tunnel itself is reported."""

@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from evolverpc_common.network_addresses import parse_networks
-from sandbox_runtime.api.spec import Allow, Egress, Open
+from sandbox_runtime.api.spec import AUTHORITY, Allow, Egress, Open
 from sandbox_runtime.gateway.events import RefusalLog
 from sandbox_runtime.gateway.providers import Provider, SecretHeader
 
@@ -109,7 +109,8 @@ class SandboxGatewaySession:
     """A `GatewaySession` in this process. Made by `Gateway.open_session`.
 
     `models_url`: the address for models on the gateway's own socket; None if it has none. `named`: the networks that
-    its egress names. `models`: the connections of its running requests, whose bodies have `held_bytes`.
+    its egress names. `authority`: the certificate of the authority that the gateway itself is for some hosts, in PEM.
+    `models`: the connections of its running requests, whose bodies have `held_bytes`.
     """
 
     sandbox: str
@@ -120,6 +121,7 @@ class SandboxGatewaySession:
     listen: Callable[["SandboxGatewaySession", socket.socket, socket.socket], Sequence[Listener]] = field(repr=False)
     models_url: str | None
     opened_by: str
+    authority: str | None = None
     held_bytes: int = 0
     closed: bool = False
     models: set[asyncio.BaseTransport] = field(default_factory=set, repr=False)
@@ -164,6 +166,8 @@ class SandboxGatewaySession:
                 found[name] = found[name.lower()] = proxy
             beside = dict.fromkeys(("localhost", "127.0.0.1", "::1", urlsplit(models_url).hostname or "localhost"))
             found["NO_PROXY"] = found["no_proxy"] = ",".join(beside)
+        if self.authority is not None:
+            found[AUTHORITY] = self.authority
         if self.providers and not self.open_to_all:
             # Else litellm, as it is imported, asks GitHub for prices: refused, and three times over.
             found["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
@@ -243,7 +247,7 @@ class HttpFrontend:
         self._find = find
         self._faulty = faulty
         self._answer = answer
-        self._log = _ServerLog(faulty)
+        self._log = ServerLog(faulty)
         self._server = web.Server(self._handle, handler_cancellation=True)
 
     def connect(self, ended: Callable[[], None]) -> asyncio.BaseProtocol:
@@ -283,7 +287,7 @@ class HttpFrontend:
             session.models.discard(transport)
 
 
-class _ServerLog(logging.Logger):
+class ServerLog(logging.Logger):
     """The log of aiohttp's server, bounded: a sandboxed program decides how many requests fail.
 
     Malformed requests go to `faulty`; of other errors, each type is logged once with its traceback.

@@ -94,6 +94,7 @@ class SecretHeader:
     """A header that the gateway sets in requests to one host, which programs reach at the URL in `variable`.
 
     `host`: in small letters, with `:PORT` if it is not 443. `prefix`: what precedes the secret, such as `Bearer `.
+    `scheme`: `https`, or `http`.
 
     Raises:
         ValueError: a value is invalid; the message names the host and never the secret.
@@ -103,6 +104,7 @@ class SecretHeader:
     header: str
     secret: str = field(repr=False)
     prefix: str = ""
+    scheme: str = "https"
 
     def __post_init__(self) -> None:
         if not _HOST.fullmatch(self.host) or int(self.host.partition(":")[2] or 443) > 65535:

@@ -157,7 +157,7 @@ _DECODED = frozenset({"", "identity", "gzip", "deflate"})
 
 @dataclass(frozen=True)
 class HostRequests:
-    """Forwards requests of all sandboxes to hosts with secret headers, over TLS, and reports each to `report`."""
+    """Forwards requests of all sandboxes to hosts with secret headers, and reports each to `report`."""
 
     headers: Sequence[SecretHeader]
     http: aiohttp.ClientSession
@@ -176,7 +176,7 @@ class HostRequests:
             session.refusals.add(what, "a method or path that the gateway does not forward to hosts")
             return failure(405, "invalid_request_error", "the gateway does not forward this method or path to hosts")
         name, _, port = host.partition(":")
-        forwarded = _HostRequest(headers, URL(f"https://{host}{path}", encoded=True), self.tls)
+        forwarded = _HostRequest(headers, URL(f"{headers[0].scheme}://{host}{path}", encoded=True), self.tls)
         started = time.monotonic()
         try:
             return await forwarded.forward(self.http, request)

@@ -20,13 +20,13 @@ from sandbox_runtime.backends.bubblewrap.container import BUILDER, BackendContex
 from sandbox_runtime.backends.bubblewrap.container_command import (
     SERVER,
     VisiblePaths,
-    certificate_bundle,
     own_variables,
     package_mounts,
 )
 from sandbox_runtime.backends.bubblewrap.prerequisites import bubblewrap
 from sandbox_runtime.backends.image_setup import PACKAGES
 from sandbox_runtime.backends.local_backend import LocalBackend, check_egress, check_environment, gateway_variables
+from sandbox_runtime.environments.build_folder import certificate_bundle, trusting, without_passwords
 from sandbox_runtime.environments.cache import EnvironmentCache
 
 _OUTPUT_BYTES = 64 * 1024
@@ -108,9 +108,10 @@ class BubblewrapBackend(LocalBackend):
                     raise RuntimeInterrupted(
                         f"{argv[0]} cannot be run: {error}\n{container.log.text()[-_LOG_TAIL:]}".rstrip()
                     ) from error
-                variables = {**env, **await gateway_variables(self._build_session, container.listen)}
+                gateway = await gateway_variables(self._build_session, container.listen)
+                command, variables = trusting(argv, {**without_passwords(env), **gateway})
                 output = OutputTail(_OUTPUT_BYTES)
-                status = await container.run(Command(tuple(argv), timeout_s=timeout_s, env=variables), output)
+                status = await container.run(Command(command, timeout_s=timeout_s, env=variables), output)
                 if status != 0 and container.has_lacked_memory():
                     raise EnvironmentMissing(f"{argv[0]} needs more than the {_MEMORY_MB} MiB of memory of a build")
             except SandboxGone as error:

@@ -13,6 +13,7 @@ from sandbox_runtime.api.spec import MODELS_PORT, PreparedEnvironment
 from sandbox_runtime.backends.bubblewrap import first_process
 from sandbox_runtime.backends.bubblewrap.system_call_filter import compiled_filter
 from sandbox_runtime.backends.image_setup import WORKSPACE
+from sandbox_runtime.environments.build_folder import TRUST, certificate_bundle
 
 HOME = f"{WORKSPACE}/home"
 TMP = f"{WORKSPACE}/tmp"  # noqa: S108  the sandbox's own
@@ -67,31 +68,17 @@ def _passed_through(executable: Path) -> Iterator[Path]:
 SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 MODELS_URL = f"http://127.0.0.1:{MODELS_PORT}"
 
-_BUNDLES = (
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-)
-
 
 def own_variables(prepared: PreparedEnvironment) -> dict[str, str]:
     """Return the variables that name folders and the user, and make programs trust the certificates of this machine."""
     bundle = certificate_bundle()
-    trust = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
     return {
         "USER": USER,
         "LOGNAME": USER,
         "SHELL": "/bin/sh",
         **prepared.variables(WORKSPACE, ":".join(SYSTEM_PATH)),
-        **({} if bundle is None else dict.fromkeys(trust, bundle)),
+        **({} if bundle is None else dict.fromkeys(TRUST, bundle)),
     }
-
-
-def certificate_bundle() -> str | None:
-    """Return the bundle of certificates that this process's environment names, or the system's."""
-    named = os.environ.get("SSL_CERT_FILE")
-    return next((path for path in (named, *_BUNDLES) if path is not None and Path(path).is_file()), None)
 
 
 _FIRST_PROCESS = first_process.__file__

@@ -47,7 +47,7 @@ from sandbox_runtime.backends.image_setup import (
 )
 from sandbox_runtime.backends.local_backend import LocalBackend, check_egress, gateway_variables
 from sandbox_runtime.backends.records import SandboxRecord
-from sandbox_runtime.environments.build_folder import build_variables, readable_by
+from sandbox_runtime.environments.build_folder import build_variables, readable_by, without_passwords
 
 BASE = f"python:{SERVER_PYTHON_VERSION}-slim"
 BUILD_S = 3600.0
@@ -130,7 +130,7 @@ async def _run(container: Container, argv: Sequence[str], stdin: bytes = b"") ->
 
 def _package_sources() -> tuple[dict[str, str], dict[str, Path], list[str]]:
     """Return variables that name sources of packages, the files that they name, and the variables that are left out."""
-    given = build_variables(os.environ)
+    given = without_passwords(build_variables(os.environ))
     files = {name: Path(value) for name, value in given.items() if value and Path(value).is_file()}
     unseen = [name for name in given if name not in files and [*readable_by({name: given[name]})]]
     passed = {name: value for name, value in given.items() if name not in unseen}

@@ -20,7 +20,7 @@ from protocol.code import GIT_BRANCH, added_to, git_branch
 from protocol.errors import InvalidParams, ProgramFailed, UnknownCandidate
 from protocol.evaluation import Usage
 from rpc_server.mutations.agents import Agent, AgentFailed, AgentResult
-from rpc_server.mutations.changed_candidate import changed_candidate
+from rpc_server.mutations.transaction import changed_candidate
 from rpc_server.program.launcher import PythonLauncher
 from tests.rpc_server.mutations.mutation_server import Served, served
 from tests.rpc_server.mutations.patches import added, changed
@@ -350,4 +350,4 @@ async def test_what_an_agent_cost_is_stated_with_its_failure_and_with_one_of_the
 async def test_a_component_that_comes_back_keeps_the_text_that_it_had() -> None:
     candidate = {"greeting": "optimized", GIT_BRANCH: git_branch("a", "0" * 40)}
     found = changed_candidate(candidate, {}, {"greeting": "of the commit"}, "b", "1" * 40)
-    assert (found.candidate["greeting"], found.added, found.removed) == ("optimized", ["greeting"], [])
+    assert found["greeting"] == "optimized"

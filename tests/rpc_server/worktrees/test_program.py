@@ -12,7 +12,7 @@ import pytest
 from protocol.code import added_to, by_requested_component
 from protocol.errors import ProgramFailed, TrajectoryExpired, UnknownCandidate
 from rpc_server.methods.dataset_rows import program_rows
-from rpc_server.mutations.changed_candidate import changed_candidate
+from rpc_server.mutations.transaction import changed_candidate
 from rpc_server.program.launcher import PythonLauncher
 from rpc_server.program.process import ProgramProcess
 from rpc_server.worktrees.candidates import requested_from_program
@@ -293,6 +293,6 @@ async def test_two_servers_of_one_commit_are_the_same_program_and_another_commit
 def test_a_text_that_a_commit_changed_is_the_new_one_also_of_a_component_that_another_commit_added() -> None:
     candidate = {"greeting": "evolved", "git_branch": f"b@{'1' * 40}", "added_components": '{"tone": "warm"}'}
     before, now = {"greeting": "hi", "tone": "warm"}, {"greeting": "hi", "tone": "cold"}
-    moved = changed_candidate(candidate, before, now, "b", "2" * 40).candidate
+    moved = changed_candidate(candidate, before, now, "b", "2" * 40)
     assert (moved["greeting"], added_to(moved)) == ("evolved", {"tone": "cold"})
     assert requested_from_program(["added_components", "greeting"], candidate, now) == ["tone", "greeting"]

@@ -14,15 +14,17 @@ from sandbox_runtime.environments.build_folder import BuildFolder
 PROXY = "http://sandbox:token@127.0.0.1:8182"
 
 
-async def test_the_token_of_the_gateway_does_not_keep_packages_from_being_built_from_source(
+async def test_a_build_in_a_container_trusts_the_gateway_besides_the_certificates_of_the_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("HTTPS_PROXY", raising=False)
-    monkeypatch.setenv(GATEWAY_VARIABLES, json.dumps({"HTTPS_PROXY": PROXY}))
-    folder = BuildFolder(tmp_path, run, print)
+    monkeypatch.setenv(GATEWAY_VARIABLES, json.dumps({"HTTPS_PROXY": PROXY, "GATEWAY_AUTHORITY": "OURS"}))
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    (tmp_path / "company.pem").write_text("THEIRS")
+    monkeypatch.setenv("NODE_EXTRA_CA_CERTS", str(tmp_path / "company.pem"))
+    folder = BuildFolder(tmp_path / "build", run, print)
     folder.make()
-    assert folder.may_build
-    assert f"HTTPS_PROXY={PROXY}\n" in await folder.run(("env",), readable=())
+    printed = await folder.run(("sh", "-c", "echo $HTTPS_PROXY; cat $NODE_EXTRA_CA_CERTS; exit"), readable=())
+    assert printed.startswith(f"{PROXY}\n-----BEGIN") and printed.endswith("\nTHEIRS\nOURS\n")
 
 
 def test_an_installation_that_fails_ends_with_the_reason_and_no_traceback(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ from evolverpc_common.node_package_managers import node_install
 from sandbox_runtime import EnvironmentMissing, Recipe
 from sandbox_runtime.environments.cache import EnvironmentCache
 from sandbox_runtime.environments.node import version, version_ranges
-from tests.sandbox_runtime.environments.wheels import HostRun, exists, make_wheel, places, unpack_command
-from tests.sandbox_runtime.source.repositories import commit
+from tests.sandbox_runtime.environments.wheels import HostRun, make_wheel, places, unpack_command
 
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm here")
 
@@ -102,51 +101,6 @@ async def test_a_folder_of_commands_that_leads_out_of_the_environment_is_refused
     with pytest.raises(EnvironmentMissing, match=f"node_modules/.bin leads to {tmp_path}/outside, out of"):
         await environments.ready(program(files, ""), run=run, on_progress=print)
     assert places(cache) == []
-
-
-@needs_npm
-async def test_scripts_that_could_read_a_password_are_named_and_do_not_run(
-    environments: EnvironmentCache, run: HostRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "http://user:hidden@127.0.0.1:1")
-    progress: list[str] = []
-    files = {**WORKSPACE, ".npmrc": "ignore-scripts=false\ngit=./none\n"}
-    built = await environments.ready(program(files, ""), run=run, on_progress=progress.append)
-    assert progress[1].endswith("the password of the package index: postinstall of package.json")
-    assert not exists(f"{built.env['NODE_PATH']}/patched")
-
-
-@needs_npm
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        (
-            {"pnpm-lock.yaml": "lockfileVersion: '9.0'"},
-            "pnpm runs code of the repository .* commit a package-lock.json",
-        ),
-        ({"yarn.lock": ""}, "yarn runs code of the repository"),
-        ({".npmrc": "@x:registry=http://127.0.0.1:1/${HTTPS_PROXY}"}, ".npmrc names one of HTTPS_PROXY, which hold a"),
-    ],
-)
-async def test_what_could_send_a_password_elsewhere_is_refused_by_name(
-    environments: EnvironmentCache, run: HostRun, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], words: str
-) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "http://user:hidden@127.0.0.1:1")
-    with pytest.raises(EnvironmentMissing, match=words):
-        await environments.ready(program({"package.json": "{}", **files}, ""), run=run, on_progress=print)
-
-
-@needs_npm
-async def test_a_package_from_git_is_refused_as_its_own_settings_could_send_a_password_elsewhere(
-    environments: EnvironmentCache, run: HostRun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    asked = '{"name": "shared", "version": "1.0.0", "workspaces": ["."], "dependencies": {"@x/y": "1"}}'
-    settings = "@x:registry=http://127.0.0.1:1/${HTTPS_PROXY}"
-    commit(tmp_path / "shared", {"package.json": asked, ".npmrc": settings})
-    monkeypatch.setenv("HTTPS_PROXY", "http://user:hidden@127.0.0.1:1")
-    files = {"package.json": json.dumps({"dependencies": {"shared": f"git+file://{tmp_path}/shared"}})}
-    with pytest.raises(EnvironmentMissing, match="EALLOWGIT"):
-        await environments.ready(program(files, ""), run=run, on_progress=print)
 
 
 async def test_a_node_that_is_not_here_comes_from_a_wheel_that_several_recipes_share(

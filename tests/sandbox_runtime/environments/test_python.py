@@ -202,26 +202,6 @@ time.sleep(60)
 """
 
 
-async def test_no_build_script_runs_where_it_could_read_a_password(
-    environments: EnvironmentCache, run: HostRun, monkeypatch: pytest.MonkeyPatch, wheels: Path
-) -> None:
-    make_sdist(wheels, leak := wheels.with_name("leak"))
-    with pytest.raises(EnvironmentMissing, match="exited with status"):
-        await environments.ready(Recipe(packages=("leaks",)), run=run, on_progress=print)
-    leak.unlink()  # without a password it runs
-    for name, value in (
-        ("PIP_EXTRA_INDEX_URL", "https://user:hidden@127.0.0.1:1/simple"),
-        ("https_proxy", "http://user:hidden@127.0.0.1:1"),
-        ("UV_INDEX_OWN_PASSWORD", "hidden"),
-    ):
-        with monkeypatch.context() as patch:
-            patch.setenv(name, value)
-            with pytest.raises(EnvironmentMissing, match="nothing is built from source: provide wheels"):
-                await environments.ready(Recipe(packages=("leaks",)), run=run, on_progress=print)
-            assert not leak.exists()
-            await environments.ready(GREETING, run=run, on_progress=print)  # wheels are installed
-
-
 async def test_a_build_that_fills_the_disk_is_ended_and_removed(
     environments: EnvironmentCache, cache: Path, run: HostRun, wheels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

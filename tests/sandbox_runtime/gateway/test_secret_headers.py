@@ -1,8 +1,6 @@
 """Requests to hosts with a secret header: the host sees the secret, the sandbox never does."""
 
 import asyncio
-import datetime
-import ipaddress
 import logging
 import ssl
 from collections.abc import AsyncIterator
@@ -11,11 +9,8 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import trustme
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from sandbox_runtime.api.spec import Open
 from sandbox_runtime.gateway import SecretHeader
@@ -43,21 +38,12 @@ class Api:
         return one.session.env(one.models, one.tunnel)[self.header().variable]
 
 
-def server_context(folder: Path) -> ssl.SSLContext:
-    """TLS of 127.0.0.1 by a certificate that is its own authority, in the folder."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now, hour = datetime.datetime.now(datetime.UTC), datetime.timedelta(hours=1)
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - hour, now + hour)
-    builder = builder.add_extension(address, critical=False)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    public, private = folder / "certificate.pem", folder / "key.pem"
-    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
-    public.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(pem))
-    private.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
+def server_context(folder: Path, name: str = "127.0.0.1") -> ssl.SSLContext:
+    """TLS of a host, by an authority whose certificate is in the folder."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "certificate.pem")
     served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    served.load_cert_chain(public, private)
+    authority.issue_cert(name).configure_cert(served)
     return served
 
 

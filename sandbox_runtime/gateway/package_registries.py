@@ -1,0 +1,109 @@
+"""Package registries with a password: the proxy adds it to the requests of builds, which never see it."""
+
+import asyncio
+import base64
+import re
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+import trustme
+from aiohttp import web
+
+from sandbox_runtime.gateway.gateway_session import SandboxGatewaySession, ServerLog
+from sandbox_runtime.gateway.providers import SecretHeader
+from sandbox_runtime.gateway.upstream import HostRequests
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+_ADDRESS = re.compile(r"((?P<name>[A-Za-z0-9][\w.-]*)=)?(?P<address>https?://[^\s,]+)")
+_PASSWORD = re.compile(r"UV_INDEX_(?P<name>\w+)_PASSWORD")
+_PORTS = {"http": 80, "https": 443}
+
+
+def registry_headers(sources: Mapping[str, str]) -> list[SecretHeader]:
+    """Return the headers with the user names and passwords of these variables, which name sources of packages.
+
+    They are in the addresses; those of uv for an index, `UV_INDEX_NAME_PASSWORD`, go to the address that `UV_INDEX` or
+    `UV_DEFAULT_INDEX` gives with that name, and to none that a repository gives.
+
+    Raises:
+        ValueError: a variable of uv has no such address, or an address is invalid. The text has no password.
+    """
+    found: dict[SecretHeader, None] = {}
+    named: set[str] = set()
+    for variable, value in sources.items():
+        for match in () if variable.upper().endswith("_PROXY") else _ADDRESS.finditer(value):
+            name = re.sub("[^A-Z0-9]", "_", (match["name"] or "").upper())
+            named.add(name)
+            try:
+                found |= dict.fromkeys(_header(match["address"], name, sources))
+            except ValueError as error:
+                raise ValueError(f"{variable}: the address of a package index cannot be used: {error}") from None
+    for variable in sources:
+        of_index = _PASSWORD.fullmatch(variable)
+        if of_index is not None and of_index["name"] not in named:
+            raise ValueError(
+                f"{variable}: builds in sandboxes send a password only to an address that you give: set"
+                f" UV_INDEX='{of_index['name'].lower()}=https://...' as well"
+            )
+    return list(found)
+
+
+def _header(address: str, name: str, sources: Mapping[str, str]) -> list[SecretHeader]:
+    parts = urlsplit(address)
+    user, password = (None if text is None else unquote(text) for text in (parts.username, parts.password))
+    if user is None and name:
+        user, password = (sources.get(f"UV_INDEX_{name}_{what}") for what in ("USERNAME", "PASSWORD"))
+    if not user and not password:
+        return []
+    secret = base64.b64encode(f"{user or ''}:{password or ''}".encode()).decode()
+    host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+    return [SecretHeader(_named(parts.scheme, host, port), "Authorization", secret, "Basic ", parts.scheme)]
+
+
+def _named(scheme: str, host: str, port: int) -> str:
+    """Return a host as `SecretHeader` names it."""
+    return host if (scheme, port) == ("https", 443) else f"{host}:{port}"
+
+
+@dataclass(frozen=True)
+class RegistryTunnels:
+    """Takes the place of hosts with a secret header: requests to them are forwarded with it.
+
+    TLS ends here, by certificates of an authority of its own, which only those trust that have its certificate.
+    """
+
+    hosts: HostRequests
+    _authority: trustme.CA = field(default_factory=trustme.CA)
+
+    @property
+    def authority(self) -> str | None:
+        """The certificate of the authority, in PEM; None if no host has a header."""
+        return self._authority.cert_pem.bytes().decode() if self.hosts.headers else None
+
+    def host(self, scheme: str, host: str, port: int) -> str | None:
+        """Return the name of a host that has a header; None for others."""
+        named = _named(scheme, host, port)
+        return named if any((one.host, one.scheme) == (named, scheme) for one in self.hosts.headers) else None
+
+    async def connect(self, session: SandboxGatewaySession, host: str) -> Streams:
+        """Return a connection on which requests to the host are answered. Raises `OSError`."""
+
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            return await self.hosts.answer(request, session, host, request.raw_path)
+
+        log = ServerLog(session.faulty)
+        server = web.Server(answer, handler_cancellation=True, access_log=None, auto_decompress=False, logger=log)
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        await asyncio.get_running_loop().connect_accepted_socket(server, theirs)
+        return await asyncio.open_connection(sock=ours)
+
+    def context(self, host: str) -> ssl.SSLContext:
+        """Return the context with which TLS of a connection to the host ends here."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._authority.issue_cert(host).configure_cert(context)
+        return context

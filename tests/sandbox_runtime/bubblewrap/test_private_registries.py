@@ -1,0 +1,142 @@
+"""Builds that use package registries with a password: the gateway adds it, and the build never sees it."""
+
+import io
+import json
+import os
+import socket
+import ssl
+import tarfile
+from base64 import b64encode
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from sandbox_runtime import Recipe
+from sandbox_runtime.api.spec import Allow
+from sandbox_runtime.backends.bubblewrap.backend import BubblewrapBackend
+from sandbox_runtime.environments.build_folder import build_variables
+from sandbox_runtime.environments.cache import EnvironmentCache
+from sandbox_runtime.gateway import Gateway, GatewayPolicy, registry_headers
+from tests.sandbox_runtime.backend import BackendUnderTest
+from tests.sandbox_runtime.environments.test_node import program
+from tests.sandbox_runtime.environments.test_python import BUILDS_ITSELF
+from tests.sandbox_runtime.environments.wheels import exists
+from tests.sandbox_runtime.gateway.test_secret_headers import server_context
+from tests.support.web_hosts import web_host
+
+PASSWORD = "hidden"
+SECRET = b64encode(b"me:hidden").decode()
+HOST = "registry.example"
+"""The gateway finds it on loopback."""
+LOOKS = f"""
+import glob, os, zipfile
+seen = str(os.environ)
+for path in glob.glob("/proc/[0-9]*/environ"):
+    try:
+        seen += open(path, errors="replace").read()
+    except OSError:
+        pass
+assert "HTTPS_PROXY" in seen and {PASSWORD!r} not in seen and {SECRET!r} not in seen
+def build_wheel(folder, *_):
+    with zipfile.ZipFile(folder + "/looks-1.0-py3-none-any.whl", "w") as wheel:
+        info = "looks-1.0.dist-info/"
+        wheel.writestr(info + "METADATA", "Metadata-Version: 2.1\\nName: looks\\nVersion: 1.0\\n")
+        wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(info + "RECORD", "")
+    return "looks-1.0-py3-none-any.whl"
+"""
+LOOKS_TOO = "node -e 'if (JSON.stringify(process.env).includes(`hid` + `den`)) process.exit(9)' && echo run > ran"
+
+
+def packed(files: Mapping[str, str]) -> bytes:
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w:gz") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content.encode()))
+    return written.getvalue()
+
+
+@asynccontextmanager
+async def registry(tls: ssl.SSLContext | None) -> AsyncIterator[tuple[str, list[str]]]:
+    """A registry of Python's and npm's packages that wants a password, and the paths that it was asked for."""
+    manifest = {"name": "looks", "version": "1.0.0", "scripts": {"install": LOOKS_TOO}}
+    contents = {
+        "/looks.tgz": packed({"package/package.json": json.dumps(manifest)}),
+        "/looks-1.0.tar.gz": packed(
+            {"looks-1.0/PKG-INFO": "Metadata-Version: 2.1\nName: looks\nVersion: 1.0\n"}
+            | {"looks-1.0/pyproject.toml": BUILDS_ITSELF, "looks-1.0/backend.py": LOOKS}
+        ),
+    }
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        if request.headers.get("Authorization") != f"Basic {SECRET}":
+            return web.Response(status=401)
+        if request.path == "/npm/looks":
+            dist = {"tarball": f"{request.scheme}://{request.host}/looks.tgz"}
+            return web.json_response({"name": "looks", "versions": {"1.0.0": {**manifest, "dist": dist}}})
+        if request.path == "/simple/looks/":  # the whole address, as registries give
+            link = f"<a href='{request.scheme}://{request.host}/looks-1.0.tar.gz'>looks-1.0.tar.gz</a>"
+            return web.Response(text=link, content_type="text/html")
+        return web.Response(body=contents.get(request.path), status=200 if request.path in contents else 404)
+
+    async with web_host(answer, tls) as host:
+        yield f"{'http' if tls is None else 'https'}://me:{PASSWORD}@{HOST}:{host.rpartition(':')[2]}", asked
+
+
+@pytest.mark.parametrize("scheme", ["https", "http"])
+async def test_packages_are_built_from_a_registry_whose_password_no_build_sees(
+    backend: BackendUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    assert isinstance(backend.runtime, BubblewrapBackend)
+    tls = server_context(tmp_path, HOST) if scheme == "https" else None
+    trusted = ssl.create_default_context(cafile=tmp_path / "certificate.pem") if tls else None
+    backend.runtime._environments = EnvironmentCache(tmp_path / "environments")
+    resolve = socket.getaddrinfo
+
+    def resolved(host: str, *args: Any, **options: Any) -> Any:
+        return resolve("127.0.0.1" if host == HOST else host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    async with registry(tls) as (url, asked):
+        for name in build_variables(os.environ):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("UV_DEFAULT_INDEX", f"{url}/simple")
+        monkeypatch.setenv("NPM_CONFIG_REGISTRY", f"{url}/npm/")
+        headers = registry_headers(build_variables(os.environ))
+        gateway = Gateway(
+            providers=(), policy=GatewayPolicy(), report=lambda _: None, registry_headers=headers, tls=trusted
+        )
+        async with gateway:
+            session = gateway.open_session("builds", Allow(domains=(HOST,)))
+            backend.runtime._build_session = session
+            await backend.runtime.prepare(Recipe(packages=("looks",)), on_progress=print)
+            files = {"package.json": '{"dependencies": {"looks": "1.0.0"}}'}
+            built = await backend.runtime.prepare(program(files, ""), on_progress=print)
+    assert exists(f"{built.env['NODE_PATH']}/looks/ran")
+    assert {"/looks-1.0.tar.gz", "/looks.tgz"} <= {*asked}
+
+
+@pytest.mark.parametrize(
+    ("sources", "hosts"),
+    [
+        ({"UV_INDEX": "own=https://a.example/simple", "UV_INDEX_OWN_PASSWORD": "p"}, ["https a.example OnA="]),
+        ({"PIP_EXTRA_INDEX_URL": "https://u:p%40@a.example:8443 https://b.example"}, ["https a.example:8443 dTpwQA=="]),
+        ({"UV_FIND_LINKS": "http://u@a.example/x", "HTTPS_PROXY": "http://u:p@b.example"}, ["http a.example:80 dTo="]),
+    ],
+)
+def test_each_password_goes_to_the_host_beside_which_it_stands(sources: dict[str, str], hosts: list[str]) -> None:
+    found = registry_headers(build_variables(sources))
+    assert [f"{each.scheme} {each.host} {each.secret}" for each in found] == hosts
+
+
+def test_a_password_for_an_address_that_only_a_repository_could_give_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"UV_INDEX_OWN_PASSWORD: .* set UV_INDEX='own=https"):
+        registry_headers({"UV_INDEX_OWN_PASSWORD": "hidden"})
