@@ -46,7 +46,7 @@ class CodeChangeSettings(SettingsGroup, title="Code"):
     allow_mutations: bool = setting(
         False,
         "Let clients change the program's code, on branches of its repository; your own files stay as they are. Any "
-        "file may change there, also the one that scores: `allow` and `deny` limit which.",
+        "file may change there, also the one that scores: see allow and deny.",
         everyday=True,
     )
     trees: bool = setting(False, "Run candidates from the commit that they name, each in its own files.")
@@ -264,7 +264,7 @@ class ProcessSettings(SettingsGroup, title="Processes"):
 
     concurrency: Count = setting(
         16,
-        "Examples at the same time, in all processes together; for an adapter, calls.",
+        "Examples at the same time, in all processes together; for an adapter, its calls.",
         everyday=True,
         shown="16; for an adapter 1",
     )

@@ -27,7 +27,7 @@ COMMANDS = {
     "replay": "Replay a run from its record; call no server.",
     "steer": "Add a text or a hint to a run; change its limits.",
     "pause": "Interrupt a run; `resume` continues it.",
-    "cancel": "End a run; keep what it found.",
+    "cancel": "End a run for good; keep what it found.",
     "fork": "Start a new run from a point of another.",
     "export": "Write a run to one JSON file.",
     "import": "Import a run that was exported.",

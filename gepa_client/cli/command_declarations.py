@@ -80,8 +80,8 @@ DECLARED = {
         scores the output.
 
         Name running servers (`evolverpc serve program.py` starts one), or have them started in sandboxes with --repo,
-        on this machine or, with --engine, on those of a Ray cluster. To end the run, give at least one limit, such as
-        --max-metric-calls 500; a perfect score on every validation row ends it too, unless --past-perfect is given.
+        on this machine or, with --engine, on the machines of a Ray cluster. To end the run, give at least one limit,
+        such as --max-metric-calls 500; a perfect score on every validation row ends it too, unless --past-perfect is given.
         Every result is recorded as it arrives: `evolverpc resume last` continues a run that ended early, and with a
         larger limit one that met its limit.
 
@@ -91,7 +91,7 @@ DECLARED = {
         limits a run to fewer.
 
         Every flag is also a key of the --config file and a variable: --max-seconds is max_seconds and
-        GEPA_MAX_SECONDS. Messages name the key. A flag has precedence over a variable, a variable over the file.
+        GEPA_MAX_SECONDS. Messages name it by its key. A flag has precedence over a variable, a variable over the file.
 
         Exit status: 0 complete, 1 failed, 2 refused before it began, 3 paused because the infrastructure failed or on
         request, 4 complete but not shown to be better, with --require improved, 130 stopped by Ctrl-C or cancelled.

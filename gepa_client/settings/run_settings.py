@@ -190,8 +190,8 @@ class DatasetSettings(SettingsGroup, title="Rows"):
     )
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = setting(
         0.0,
-        "Share of the training rows to keep as test rows, such as 0.2, if there is no testset. Below 50 rows, give "
-        "val_fraction as well: else the training rows are the validation rows too.",
+        "Share of the training rows to keep as test rows, such as 0.2, if there is no testset. If fewer than 50 rows "
+        "are left, they are used for validation too, unless val_fraction is given.",
         everyday=True,
         shown="none",
     )
@@ -212,8 +212,8 @@ class BudgetSettings(SettingsGroup, title="Budget"):
 
     max_metric_calls: PositiveInt | None = setting(
         None,
-        "Stop after N evaluated examples, those of the seed too; the iteration that has begun ends first. Rows of the "
-        "check and test rows are not counted.",
+        "Stop after N evaluated examples, those of the seed too; the iteration that has begun ends first. Test rows "
+        "are not counted, nor those of the trial before a run (`check`).",
         everyday=True,
         limit=Limit("metric_calls"),
     )
@@ -263,10 +263,10 @@ class ReflectionSettings(SettingsGroup, title="Reflection"):
         None,
         "Model that proposes new texts, by litellm's name such as openai/gpt-5; it needs the provider's key. A server "
         "of your own: openai/NAME with OPENAI_BASE_URL and any OPENAI_API_KEY. To try without a key: `evolverpc "
-        "demo-model`, then openai/demo.",
+        "demo-model` prints variables to set; then openai/demo.",
         everyday=True,
         metavar="MODEL|program",
-        shown="`program`, its own `propose_new_texts`, which needs no key",
+        shown="`program`: its `propose_new_texts`, without a model",
     )
     reflection_lm_kwargs: dict[str, Any] | None = setting(
         None, "Arguments of each call to it, such as temperature or api_base.", parse=json_object

@@ -74,8 +74,9 @@ _OWN: dict[str, tuple[Any, Any]] = {
 _HELP = """Serve one program to optimizers over HTTP: `evolverpc serve FILE`, or by one of the flags below.
 
 A Python FILE has `seed_candidate`, a dict of texts by name, `run(example, candidate)`, and
-`score(example, output)`, which returns a number, or a number and feedback such as (0.5, "too long"). A TypeScript
-or JavaScript FILE exports its `program`; its folder has the npm package evolverpc and, for TypeScript, tsx.
+`score(example, output)`, which returns a number, or a number and feedback such as (0.5, "too long"). With
+`propose_new_texts` it proposes its own texts, without a model. A TypeScript or JavaScript FILE exports its
+`program`; its folder has the npm package evolverpc and, for TypeScript, tsx.
 
 \b
 A COMMAND in any language reads a request from each line of its stdin,
