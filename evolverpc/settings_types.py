@@ -62,6 +62,7 @@ class OptimizeSettings(TypedDict, total=False):
     env: dict[str, str]
     adapter_args: dict[str, Any]
     artifacts: Path | str | None
+    install: dict[str, Any] | None
     rollouts: dict[str, str]
     metric: str | None
     inputs: Sequence[str] | str | None

@@ -10,6 +10,7 @@ import json
 import os
 import posixpath
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from evolverpc_common.build_cache import CHECKOUT
-from evolverpc_common.python_package_managers import content_digest, folders_above, under
+from evolverpc_common.python_package_managers import (
+    SERVER_SETTINGS,
+    content_digest,
+    folders_above,
+    own_install_in,
+    under,
+)
 
 PACKAGE_JSON = "package.json"
 MODULES = "node_modules"
@@ -71,6 +78,8 @@ _WITH_PROXY = (
     '"${NPM_CONFIG_REGISTRY-https://registry.npmjs.org}"; exec "$@"'
 )
 """yarn reads its own variables only, and has a registry of its own, which holds the same."""
+
+_ON_PATH = 'PATH="$0:$PATH"; exec "$@"'
 
 _KEEP_MODULES = """
 const fs = require("fs"), path = require("path");
@@ -131,7 +140,7 @@ class NodeInstall:
 
     Paths are from the repository's top. `tool`: the package of npm's registry that is the tool, None for this machine's
     npm. `program`: the folder of the program's `package.json`. `digest`: of all files that the command reads. `unused`:
-    locks of other tools beside that file.
+    locks of other tools beside that file. `own_folder`: where the command is run if it is the program's own, None else.
     `linked`: folders outside of `folder` that npm links, for which it has to be run there first, in this order.
     """
 
@@ -143,6 +152,13 @@ class NodeInstall:
     digest: str
     unused: tuple[str, ...] = ()
     linked: tuple[str, ...] = ()
+    own_folder: str | None = None
+
+    @property
+    def described(self) -> str:
+        """Return what is installed, and with what."""
+        tool = self.tool or "npm" if self.own_folder is None else shlex.join(self.command)
+        return f"what {self.decided_by} lists, with {tool}"
 
     @property
     def manager(self) -> str:
@@ -166,17 +182,19 @@ class NodeInstall:
 
         `run` runs a command in a folder with more variables, and returns its output; what it raises is raised.
         """
-        name, words, folder = self.manager, [*npm], top / self.folder
+        name, words, folder, command = self.manager, [*npm], top / self.folder, self.command
         if self.tool is not None:
             where = scratch / "tool"
             fetch = [*npm, "install", "--prefix", str(where), "--engine-strict", *NPM_OPTIONS, self.tool]
             await run(fetch, top.parent, _TOOL_VARIABLES)
             words = [str(where / MODULES / ".bin" / name)]
+        options = ["--store-dir", str(scratch / "pnpm-store")] if name == "pnpm" else []
+        if self.own_folder is not None:
+            found = os.pathsep.join((os.path.dirname(words[0]), os.path.dirname(node)))  # noqa: PTH120  texts
+            words, folder, options = ["sh", "-c", _ON_PATH, found], top / self.own_folder, []
         if name == "yarn":
             words = ["sh", "-c", _WITH_PROXY, "sh", *words]
-        options = ["--store-dir", str(scratch / "pnpm-store")] if name == "pnpm" else []
-        command = self.command
-        if name == "npm" and self.program != self.folder:
+        if self.own_folder is None and name == "npm" and self.program != self.folder:
             around = await run([*words, "prefix", "--loglevel=silent"], top / self.program, _TOOL_VARIABLES)
             if _last_line(around) != _last_line(await run(["pwd", "-P"], folder, {})):
                 command, folder = _COMMANDS["npm"][1], top / self.program  # it is none of the workspaces there
@@ -203,9 +221,15 @@ def node_install(
         ValueError: a file cannot be read, or asks for a tool that is not known here; the text names it.
     """
     manifests = {posixpath.join(where, PACKAGE_JSON): where for where in package_folders(ids)}
-    if unread := manifests.keys() - documents.keys():
+    settings = posixpath.join(folder, SERVER_SETTINGS)
+    if unread := ({settings} & ids.keys() | manifests.keys()) - documents.keys():
         return None, unread
     above = [where for where in folders_above(folder) if posixpath.join(where, PACKAGE_JSON) in manifests]
+    own = own_install_in(folder, documents)
+    if own is not None and not own.for_node:
+        own = None
+    if not above and own is not None:
+        raise ValueError(f"{settings}: `install` runs {own.command[0]}, and there is no {PACKAGE_JSON} here or above")
     if not above:
         return None, set()
     read = {where: _parsed(posixpath.join(where, PACKAGE_JSON), documents) for where in above}
@@ -231,6 +255,9 @@ def node_install(
     digest = content_digest(ids, (path for path in files if MODULES not in path.split("/")))
     unused = tuple(path for path, manager in locks.items() if path != lock)
     decided = lock or posixpath.join(root, PACKAGE_JSON)
+    if own is not None:
+        digest = own.digest(folder, ids, files)
+        return NodeInstall(root, program, tool, own.command, settings, digest, own_folder=folder), set()
     linked = _linked(program, root, manifests, documents) if name == "npm" else ()
     return NodeInstall(root, program, tool, command, decided, digest, unused, linked), set()
 

@@ -1,7 +1,9 @@
 """Install a Python program with its repository's own tool, in a checkout: which tool that is, what it reads, and uv."""
 
 import hashlib
+import os
 import posixpath
+import shlex
 import shutil
 import sys
 import tomllib
@@ -33,12 +35,10 @@ _READ = {
 }
 """Files that these tools and build backends read, in any folder of the repository."""
 
-TOOL_VARIABLES = {
-    "UV_PYTHON_DOWNLOADS": "never",
-    "PDM_IGNORE_SAVED_PYTHON": "1",
-    "POETRY_KEYRING_ENABLED": "false",
-}
-"""Variables of all tools, with `VIRTUAL_ENV`, the environment that they install into."""
+SERVER_SETTINGS = "gepa.toml"
+"""The file of a program's settings, which may name the command that installs it."""
+
+_OF_NODE = ("npm", "npx", "pnpm", "yarn", "bun", "node")
 
 _UV_FOR_PIP = {
     "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
@@ -89,11 +89,77 @@ def printed_paths(printed: str) -> list[str]:
     return [path for path in paths if path and not path.startswith("/") and ".." not in path.split("/")]
 
 
+def tool_variables(venv: Path, uv: str, path: str) -> dict[str, str]:
+    """Return the variables of tools that install into an environment. `path`: where else they find programs."""
+    return {
+        "VIRTUAL_ENV": str(venv),
+        "PATH": os.pathsep.join((str(venv / "bin"), str(Path(uv).parent), path)),
+        "UV_PROJECT_ENVIRONMENT": str(venv),
+        "UV_PYTHON_DOWNLOADS": "never",
+        "PDM_IGNORE_SAVED_PYTHON": "1",
+        "POETRY_KEYRING_ENABLED": "false",
+    }
+
+
+@dataclass(frozen=True)
+class OwnInstall:
+    """The command in a program's `gepa.toml` that installs it, in place of a tool that its files decide.
+
+    `reads`: files and folders that the command reads besides those of known tools, from the program's folder.
+    """
+
+    command: tuple[str, ...]
+    reads: tuple[str, ...] = ()
+
+    @property
+    def for_node(self) -> bool:
+        """Whether it installs `node_modules`, and not a Python environment."""
+        return self.command[0] in _OF_NODE
+
+    def digest(self, folder: str, ids: Mapping[str, str], known: Iterable[str]) -> str:
+        """Return a digest of what it reads: `known`, the files of known tools, and `reads`.
+
+        Raises:
+            ValueError: the repository lacks an entry of `reads`.
+        """
+        read = {*known}
+        for entry in (*self.reads, SERVER_SETTINGS):
+            place = posixpath.normpath(posixpath.join(folder, entry))
+            found = {path for path in ids if path == place or path.startswith(f"{place}/") or place == "."}
+            if not found:
+                raise ValueError(f"{SERVER_SETTINGS}: `install.reads` has {entry!r}, and the repository has no {place}")
+            read |= found
+        return content_digest(ids, read)
+
+
+def own_install(table: Any) -> OwnInstall:
+    """Return the table `install` of a `gepa.toml`. Raises `ValueError` if it is none."""
+    words: dict[str, Any] = {"command": None, "reads": []} | (table if isinstance(table, dict) else {"": table})
+    for name, value in words.items():
+        if name not in ("command", "reads"):
+            raise ValueError(f"`install` has `command` and `reads`, not {name or table!r}")
+        is_list = isinstance(value, list) and all(isinstance(word, str) and word.strip() for word in value)
+        if not is_list or (name == "command" and not value):
+            raise ValueError(f"`install.{name}` is {value!r}: give a list of texts, such as ['make', 'install']")
+    return OwnInstall(tuple(words["command"]), tuple(words["reads"]))
+
+
+def own_install_in(folder: str, documents: Mapping[str, bytes]) -> OwnInstall | None:
+    """Return that of the `gepa.toml` in a folder; None if it names none. Raises `ValueError`."""
+    path = posixpath.join(folder, SERVER_SETTINGS)
+    table = read_toml(path, documents.get(path, b"")).get("install")
+    try:
+        return None if table is None else own_install(table)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
 @dataclass(frozen=True)
 class PythonInstall:
     """What installs a program: `command`, run in `folder` (from the repository's top), and the file that decided it.
 
-    `digest`: of all files that the command reads. `unused`: paths of other tools' files beside that one.
+    `digest`: of all files that the command reads. `unused`: paths of other tools' files beside that one. `is_own`:
+    whether the command is the program's own.
     """
 
     folder: str
@@ -101,6 +167,13 @@ class PythonInstall:
     decided_by: str
     digest: str
     unused: tuple[str, ...] = ()
+    is_own: bool = False
+
+    @property
+    def described(self) -> str:
+        """Return what is installed, and with what."""
+        tool = shlex.join(self.command) if self.is_own else self.command[0]
+        return f"what {self.decided_by} lists, with {tool}"
 
     async def run(
         self,
@@ -112,12 +185,19 @@ class PythonInstall:
         """Install into the environment of `python` what the checkout in `top` needs.
 
         Packages of the repository are linked. Return the folders below `top` that Python then imports from. `run` runs
-        a command in a folder and returns its output; what it raises is raised.
+        a command in a folder, with `tool_variables`, and returns its output; what it raises is raised.
         """
         name, *words = self.command
         ours = str(Path(sys.base_prefix) / "bin" / "python3")
-        other = [uv, "tool", "run", "--no-config", "--python", ours, *_INSTALLED_WITH.get(name, ()), name, *words]
-        await run([uv, *words, "--python", python] if name == "uv" else other, top / self.folder)
+        if self.is_own:
+            command = [name, *words]
+            if name != "uv" and "pip" in command[:3]:  # `python -m pip`
+                await run([uv, "pip", "install", "--quiet", "--no-config", "--python", python, "pip"], top)
+        elif name == "uv":
+            command = [uv, *words, "--python", python]
+        else:
+            command = [uv, "tool", "run", "--no-config", "--python", ours, *_INSTALLED_WITH.get(name, ()), name, *words]
+        await run(command, top / self.folder)
         again = (uv, "pip", "install", "--quiet", "--no-deps", "--python", python)
         await run([python, "-I", "-c", _LINK_COPIES, str(top), *again], top)
         return tuple(printed_paths(await run([python, "-I", "-c", PRINT_IMPORT_PATHS, str(top)], top)))
@@ -135,17 +215,21 @@ def python_install(
         ValueError: the files are of tools that are not run here, or cannot be read; the text names them.
     """
     above = folders_above(folder)
-    wanted = {posixpath.join(where, name) for where in above for name in (PYPROJECT, REQUIREMENTS)}
+    settings = posixpath.join(folder, SERVER_SETTINGS)
+    wanted = {posixpath.join(where, name) for where in above for name in (PYPROJECT, REQUIREMENTS)} | {settings}
     wanted |= _named(ids, (text for path, text in documents.items() if posixpath.basename(path) != PYPROJECT))
     if unread := (wanted & ids.keys()) - documents.keys():
         return None, unread
+    own = own_install_in(folder, documents)
+    if own is not None and not own.for_node:
+        digest = own.digest(folder, ids, _read(ids) | documents.keys() & ids.keys())
+        return PythonInstall(folder, own.command, settings, digest, is_own=True), set()
     for number, where in enumerate(above):
         choices = [(path, command) for path, command in _choices(above[number:], ids, documents) if path in ids]
         unknown = [path for name in _UNKNOWN if (path := posixpath.join(where, name)) in ids]
         if choices:
             (decided, command), *others = choices
-            read = {path for path in ids if posixpath.basename(path) in _READ or path.endswith((".whl", ".tar.gz"))}
-            read |= documents.keys() | _named(ids, documents.values())
+            read = _read(ids) | documents.keys() | _named(ids, documents.values())
             unused = (*(path for path, _ in others if posixpath.basename(path) != PYPROJECT), *unknown)
             return PythonInstall(where, command, decided, content_digest(ids, read), unused), set()
         if unknown:
@@ -156,19 +240,23 @@ def python_install(
     return None, set()
 
 
+def _read(ids: Iterable[str]) -> set[str]:
+    return {path for path in ids if posixpath.basename(path) in _READ or path.endswith((".whl", ".tar.gz"))}
+
+
 def _choices(
     above: Sequence[str], ids: Mapping[str, str], documents: Mapping[str, bytes]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the paths of files that decide for the first of these folders, and their commands, in order."""
     where = above[0]
     manifest, requirements, setup = (posixpath.join(where, name) for name in (PYPROJECT, REQUIREMENTS, "setup.py"))
-    document = read_pyproject(manifest, documents.get(manifest, b""))
+    document = read_toml(manifest, documents.get(manifest, b""))
     for name, command in _TOOLS.items():
         yield posixpath.join(where, name), command
     if "project" in document:
         for root in above[1:]:
             path = posixpath.join(root, PYPROJECT)
-            if under(read_pyproject(path, documents.get(path, b"")), "tool", "uv", "workspace") is not None:
+            if under(read_toml(path, documents.get(path, b"")), "tool", "uv", "workspace") is not None:
                 yield posixpath.join(root, "uv.lock"), _TOOLS["uv.lock"]
     elif under(document, "tool", "poetry") is not None:
         yield manifest, _TOOLS["poetry.lock"]
@@ -201,8 +289,8 @@ def under(document: Any, *keys: str) -> Any:
     return document
 
 
-def read_pyproject(path: str, content: bytes) -> dict[str, Any]:
-    """Return a `pyproject.toml`. Raises `ValueError` with its path if it cannot be read."""
+def read_toml(path: str, content: bytes) -> dict[str, Any]:
+    """Return a TOML file. Raises `ValueError` with its path if it cannot be read."""
     try:
         return tomllib.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:

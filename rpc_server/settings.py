@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from evolverpc_common.python_package_managers import own_install
 from evolverpc_common.settings.definition import (
     SettingsGroup,
     constant,
@@ -150,6 +151,12 @@ def concerns(name: str, kind: str) -> bool:
     return name not in _FOR or kind in _FOR[name]
 
 
+def _install(table: Any) -> Any:
+    if table is not None:
+        own_install(table)
+    return table
+
+
 def _files(value: Any, folder: Path) -> Any:
     if not isinstance(value, dict):
         return value
@@ -206,6 +213,13 @@ class ProgramSettings(SettingsGroup, title="Program"):
         None,
         "Folder that `finalize` writes to: its files are copied from a sandbox into the run's folder.",
         metavar="FOLDER",
+    )
+    install: Annotated[dict[str, Any] | None, AfterValidator(_install)] = setting(
+        None,
+        "`command` installs the program, in place of the tool that its files decide; `reads`: files that it reads.",
+        parse=json_object,
+        rare=True,
+        shown="none",
     )
     rollouts: dict[str, str] = setting(
         dict,

@@ -81,7 +81,8 @@ DECLARED = {
 
         Name running servers (`evolverpc serve program.py` starts one), or have them started in sandboxes with --repo,
         on this machine or, with --engine, on the machines of a Ray cluster. To end the run, give at least one limit,
-        such as --max-metric-calls 500; a perfect score on every validation row ends it too, unless --past-perfect is given.
+        such as --max-metric-calls 500; a perfect score on every validation row ends it too, unless --past-perfect is
+        given.
         Every result is recorded as it arrives: `evolverpc resume last` continues a run that ended early, and with a
         larger limit one that met its limit.
 

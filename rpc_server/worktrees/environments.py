@@ -21,11 +21,11 @@ from evolverpc_common.node_package_managers import (
 )
 from evolverpc_common.python_package_managers import (
     PRINT_IMPORT_PATHS,
-    TOOL_VARIABLES,
     PythonInstall,
     find_uv,
     printed_paths,
     python_install,
+    tool_variables,
     uv_variables,
 )
 from evolverpc_common.shielded import run_shielded
@@ -121,7 +121,7 @@ async def install_into(
 
     if isinstance(install, PythonInstall):
         await run_shielded(check_out, folder / _CHECKOUT)
-        built = await _install_python(install, folder, interpreter, uv_variables(env), run)
+        built = await _install_python(install, folder, interpreter, env, run)
     else:
         await run_shielded(check_out, folder / FILES)
         built = await _install_node(install, folder, run)
@@ -151,7 +151,7 @@ def node_version(settings: Settings) -> str:
 
 
 async def _install_python(
-    install: PythonInstall, folder: Path, interpreter: Path, variables: Mapping[str, str], run: _Run
+    install: PythonInstall, folder: Path, interpreter: Path, env: Mapping[str, str], run: _Run
 ) -> BuiltEnvironment:
     uv, venv = find_uv(), folder / VENV
     if uv is None:
@@ -159,14 +159,15 @@ async def _install_python(
             "what the program requires changed, and there is no uv to install it: "
             "run pip install '.[agent]' in the folder of evolverpc"
         )
-    python, env = str(venv / "bin" / "python"), {"VIRTUAL_ENV": str(venv)}
+    python = str(venv / "bin" / "python")
+    variables = {**uv_variables(env), **tool_variables(venv, uv, env.get("PATH", os.defpath))}
 
     async def run_tool(command: list[str], where: Path) -> str:
-        return await run(command, where, {**variables, **TOOL_VARIABLES, **env})
+        return await run(command, where, variables)
 
     await run_tool([uv, "venv", "--quiet", "--no-project", "--python", str(interpreter), str(venv)], folder)
     paths = await install.run(folder / _CHECKOUT, uv, python, run_tool)
-    return BuiltEnvironment(python, (str(venv / "bin"),), (str(folder),), env, paths)
+    return BuiltEnvironment(python, (str(venv / "bin"),), (str(folder),), {"VIRTUAL_ENV": str(venv)}, paths)
 
 
 async def _install_node(install: NodeInstall, folder: Path, run: _Run) -> BuiltEnvironment:

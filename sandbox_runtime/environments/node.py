@@ -128,7 +128,7 @@ async def install_node(
     async def run(command: Sequence[str], where: Path, variables: Mapping[str, str]) -> str:
         return await site.run(command, env={**env, **variables}, readable=readable, cwd=where)
 
-    site.on_progress(f"installing what {install.decided_by} lists, with {install.tool or 'npm'}")
+    site.on_progress(f"installing {install.described}")
     top = await site.check_out(recipe.checkout, FILES)
     commands = (str(node), str(npm))
     await install.run(top, commands, commands[0], site.folder, run)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from evolverpc_common.build_cache import CHECKOUT, VENV, BuiltEnvironment
-from evolverpc_common.python_package_managers import TOOL_VARIABLES, find_uv
+from evolverpc_common.python_package_managers import find_uv, tool_variables
 from sandbox_runtime.api.sandbox import EnvironmentMissing, RuntimeUnavailable
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.build_folder import BuildFolder, run_quietly
@@ -42,14 +42,14 @@ async def install_python(recipe: Recipe, site: BuildFolder) -> BuiltEnvironment:
     await site.run(make, readable=(uv, str(prefix)))
     mounts = await asyncio.to_thread(_mounts, prefix, interpreter, venv)  # only uv has run here so far
     python, readable = str(venv / "bin" / "python"), (uv, *mounts, sys.base_prefix)
-    env = {"VIRTUAL_ENV": str(venv), **TOOL_VARIABLES}
+    env = tool_variables(venv, uv, os.defpath)
     import_paths: tuple[str, ...] = ()
 
     async def run(command: list[str], folder: Path) -> str:
         return await site.run(command, env=env, readable=readable, cwd=folder)
 
     if recipe.install is not None:
-        site.on_progress(f"installing what {recipe.install.decided_by} lists, with {recipe.install.command[0]}")
+        site.on_progress(f"installing {recipe.install.described}")
         top = await site.check_out(recipe.checkout, VENV)
         import_paths = await recipe.install.run(top, uv, python, run)
         replace = ("sh", "-ec", 'rm -rf "$0"; ln -s "$1" "$0"', str(top), CHECKOUT)

@@ -14,6 +14,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
+from evolverpc_common.python_package_managers import SERVER_SETTINGS
 from evolverpc_common.shielded import await_shielded
 from sandbox_runtime.api.sandbox import (
     CommandResult,
@@ -32,7 +33,7 @@ from sandbox_runtime.api.spec import (
     SandboxSpec,
 )
 from sandbox_runtime.runtime import Runtime, Sandbox
-from sandbox_runtime.source.recipes import SERVER_SETTINGS, program_needs
+from sandbox_runtime.source.recipes import program_needs
 from sandbox_runtime.source.source import Checkout, Source
 from sandbox_runtime.source.workspace import PrebuiltCommand, Workspace, bash, link_command, restore_command
 

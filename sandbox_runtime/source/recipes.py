@@ -11,14 +11,12 @@ from evolverpc_common.python_package_managers import (
     PYTHON_VERSION,
     folders_above,
     python_install,
-    read_pyproject,
+    read_toml,
     under,
 )
 from sandbox_runtime.api.sandbox import SandboxError
 from sandbox_runtime.api.spec import Recipe
 from sandbox_runtime.environments.python import OLDEST
-
-SERVER_SETTINGS = "gepa.toml"
 
 _PYTHON_VERSION = (PYTHON_VERSION, PYPROJECT)
 _NODE_VERSION = (".node-version", ".nvmrc")
@@ -88,7 +86,7 @@ def _python_version(files: dict[str, bytes]) -> str | None:
     if version_text:
         return version_text
     try:
-        required = under(read_pyproject(PYPROJECT, files.get(PYPROJECT, b"")), "project", "requires-python")
+        required = under(read_toml(PYPROJECT, files.get(PYPROJECT, b"")), "project", "requires-python")
     except ValueError as error:
         raise SandboxError(str(error)) from None
     return required if isinstance(required, str) else None

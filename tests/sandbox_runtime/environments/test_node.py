@@ -103,6 +103,18 @@ async def test_a_folder_of_commands_that_leads_out_of_the_environment_is_refused
     assert places(cache) == []
 
 
+@needs_npm
+async def test_the_command_of_a_program_installs_its_node_modules(environments: EnvironmentCache, run: HostRun) -> None:
+    own = '[install]\ncommand = ["npm", "install", "--workspace", "apps/bot", "--ignore-scripts"]\n'
+    progress: list[str] = []
+    built = await environments.ready(program({**WORKSPACE, "gepa.toml": own}, ""), run=run, on_progress=progress.append)
+    assert progress == ["installing what gepa.toml lists, with npm install --workspace apps/bot --ignore-scripts"]
+    modules = Path(built.env["NODE_PATH"])
+    assert (modules / "ms").readlink() == Path("/workspace/program/libs/ms") and not (modules / "patched").exists()
+    with pytest.raises(ValueError, match="`install` runs npm, and there is no"):
+        program({"gepa.toml": own}, "")
+
+
 async def test_a_node_that_is_not_here_comes_from_a_wheel_that_several_recipes_share(
     environments: EnvironmentCache, run: HostRun, wheels: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """Python environments: what they hold, who may see what, and that each is built once."""
 
 import io
+import re
 import subprocess
 import tarfile
 from collections.abc import Mapping
@@ -200,6 +201,41 @@ with open("filled", "wb") as file:
 open(LEAK, "w").close()
 time.sleep(60)
 """
+
+
+OWN = """[install]
+command = ["sh", "set-up.sh", "it is"]
+reads = ["steps"]
+"""
+OWN_FILES = {"app/gepa.toml": OWN, "app/requirements.txt": "none==9\n", "app/steps/one": "greeting==1.0", "x.py": ""}
+
+
+async def test_the_command_of_a_program_installs_it_in_place_of_a_tool(
+    environments: EnvironmentCache, run: HostRun, wheels: Path
+) -> None:
+    act = 'uv pip install --quiet $(cat steps/one) && test "$1" = "it is" && python -c "import greeting"\n'
+    progress: list[str] = []
+    recipe = program({**OWN_FILES, "app/set-up.sh": act}, "app")
+    built = await environments.ready(recipe, run=run, on_progress=progress.append)
+    assert python_output(built.python, "import greeting; print(greeting.WORDS)") == "hello"
+    assert progress == ["installing what app/gepa.toml lists, with sh set-up.sh 'it is'"]
+    for changed, is_same in (("app/steps/one", False), ("app/requirements.txt", False), ("x.py", True)):
+        assert (program({**OWN_FILES, "app/set-up.sh": act, changed: "z"}, "app").digest == recipe.digest) is is_same
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("command = 'make'", "app/gepa.toml: `install.command` is 'make': give a list"),
+        ("command = []", "`install.command` is"),
+        ("reads = ['a']", "`install.command` is None"),
+        ("command = ['make']\nreads = ['a']", "`install.reads` has 'a', and the repository has no app/a"),
+        ("command = ['make']\nread = ['a']", "`install` has `command` and `reads`, not 'read'"),
+    ],
+)
+def test_a_wrong_command_of_a_program_is_named(table: str, words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        program({"app/gepa.toml": f"[install]\n{table}\n"}, "app")
 
 
 async def test_a_build_that_fills_the_disk_is_ended_and_removed(

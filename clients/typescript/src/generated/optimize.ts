@@ -13,7 +13,7 @@ export interface OptimizeSettings {
    */
   tieRows?: number;
   /**
-   * Share of the training rows to keep as test rows, such as 0.2, if there is no testset. Below 50 rows, give valFraction as well: else the training rows are the validation rows too.
+   * Share of the training rows to keep as test rows, such as 0.2, if there is no testset. If fewer than 50 rows are left, they are used for validation too, unless valFraction is given.
    */
   testFraction?: number;
   /**
@@ -21,7 +21,7 @@ export interface OptimizeSettings {
    */
   failureScore?: number;
   /**
-   * Stop after N evaluated examples, those of the seed too; the iteration that has begun ends first. Rows of the check and test rows are not counted.
+   * Stop after N evaluated examples, those of the seed too; the iteration that has begun ends first. Test rows are not counted, nor those of the trial before a run (`check`).
    */
   maxMetricCalls?: number;
   /**
@@ -57,7 +57,7 @@ export interface OptimizeSettings {
    */
   failureStop?: number;
   /**
-   * Model that proposes new texts, by litellm's name such as openai/gpt-5; it needs the provider's key. A server of your own: openai/NAME with OPENAI_BASE_URL and any OPENAI_API_KEY. To try without a key: `evolverpc demo-model`, then openai/demo. Default: `program`, its own `propose_new_texts`, which needs no key.
+   * Model that proposes new texts, by litellm's name such as openai/gpt-5; it needs the provider's key. A server of your own: openai/NAME with OPENAI_BASE_URL and any OPENAI_API_KEY. To try without a key: `evolverpc demo-model` prints variables to set; then openai/demo. Default: `program`: its `propose_new_texts`, without a model.
    */
   reflectionLm?: string;
   /**
