@@ -315,8 +315,3 @@ def test_a_failed_check_starts_no_run_and_its_exception_names_its_findings_and_n
     printed = capsys.readouterr()
     assert "--" not in str(caught.value) + printed.out + printed.err
     assert not [*folder.glob("runs/2*")]
-
-
-def test_every_public_name_is_there() -> None:
-    assert all(getattr(evolverpc, name) is not None for name in evolverpc.__all__)
-    assert dir(evolverpc) == sorted(evolverpc.__all__)

@@ -3,7 +3,9 @@
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pymongo import MongoClient
@@ -77,18 +79,16 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url
 
 
+def opened_again(open_one: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
+    """Yield a function that opens one more; all are closed at the end."""
+    with ExitStack() as opened:
+        yield lambda: opened.enter_context(closing(open_one()))
+
+
 @pytest.fixture
 def another(store_url: str) -> Iterator[Open]:
     """Opens the same store again, as another process would."""
-    opened: list[Store] = []
-
-    def again() -> Store:
-        opened.append(open_store(store_url))
-        return opened[-1]
-
-    yield again
-    for store in opened:
-        store.close()
+    yield from opened_again(lambda: open_store(store_url))
 
 
 @pytest.fixture

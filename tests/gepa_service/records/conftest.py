@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gepa_service.records import RecordStore, open_records
-from tests.gepa_client.journal.conftest import mongo_server, mongo_url
+from tests.gepa_client.journal.conftest import mongo_server, mongo_url, opened_again
 
 Open = Callable[[], RecordStore]
 __all__ = ["mongo_server", "mongo_url"]
@@ -24,15 +24,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def another(url: str) -> Iterator[Open]:
     """Opens the same store again, as another process would."""
-    opened: list[RecordStore] = []
-
-    def again() -> RecordStore:
-        opened.append(open_records(url))
-        return opened[-1]
-
-    yield again
-    for store in opened:
-        store.close()
+    yield from opened_again(lambda: open_records(url))
 
 
 @pytest.fixture

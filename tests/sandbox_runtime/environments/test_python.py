@@ -1,9 +1,7 @@
 """Python environments: what they hold, who may see what, and that each is built once."""
 
-import io
 import re
 import subprocess
-import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,7 +12,15 @@ from evolverpc_common.python_package_managers import python_install
 from sandbox_runtime import EnvironmentMissing, Recipe, RuntimeInterrupted
 from sandbox_runtime.environments import build_folder
 from sandbox_runtime.environments.cache import EnvironmentCache
-from tests.sandbox_runtime.environments.wheels import HostRun, exists, local_package, make_wheel, places, unpack_command
+from tests.sandbox_runtime.environments.wheels import (
+    HostRun,
+    exists,
+    local_package,
+    make_wheel,
+    packed,
+    places,
+    unpack_command,
+)
 
 
 def program(files: Mapping[str, str], folder: str = "") -> Recipe:
@@ -184,11 +190,7 @@ def make_sdist(folder: Path, leak: Path, code: str = BACKEND) -> None:
         "pyproject.toml": BUILDS_ITSELF,
         "backend.py": code.replace("LEAK", repr(str(leak))),
     }
-    with tarfile.open(folder / "leaks-1.0.tar.gz", "w:gz") as archive:
-        for name, content in files.items():
-            entry = tarfile.TarInfo(f"leaks-1.0/{name}")
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content.encode()))
+    (folder / "leaks-1.0.tar.gz").write_bytes(packed(files, "leaks-1.0/"))
 
 
 FILLS = """

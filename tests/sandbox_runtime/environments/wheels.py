@@ -73,15 +73,20 @@ def local_package(folder: str, name: str, value: str, requires: str = "") -> dic
     }
 
 
-def unpack_command(files: Mapping[str, str]) -> Command:
-    """Makes `program` with these files, in place of those of a commit."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
+def packed(files: Mapping[str, str], folder: str = "") -> bytes:
+    """A tar of these files, compressed, in a folder of their own."""
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w:gz") as archive:
         for path, content in files.items():
-            entry = tarfile.TarInfo(path)
+            entry = tarfile.TarInfo(folder + path)
             entry.size = len(content.encode())
             archive.addfile(entry, io.BytesIO(content.encode()))
-    return Command(("sh", "-ec", "mkdir program; tar -xC program"), stdin=packed.getvalue())
+    return written.getvalue()
+
+
+def unpack_command(files: Mapping[str, str]) -> Command:
+    """Makes `program` with these files, in place of those of a commit."""
+    return Command(("sh", "-ec", "mkdir program; tar -xzC program"), stdin=packed(files))
 
 
 def places(cache: Path) -> list[str]:
