@@ -5,7 +5,7 @@ import base64
 import re
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
@@ -23,14 +23,15 @@ _PASSWORD = re.compile(r"UV_INDEX_(?P<name>\w+)_PASSWORD")
 _PORTS = {"http": 80, "https": 443}
 
 
-def registry_headers(sources: Mapping[str, str]) -> list[SecretHeader]:
+def registry_headers(sources: Mapping[str, str], report: Callable[[str], None]) -> list[SecretHeader]:
     """Return the headers with the user names and passwords of these variables, which name sources of packages.
 
     They are in the addresses; those of uv for an index, `UV_INDEX_NAME_PASSWORD`, go to the address that `UV_INDEX` or
-    `UV_DEFAULT_INDEX` gives with that name, and to none that a repository gives.
+    `UV_DEFAULT_INDEX` gives with that name, and to none that a repository gives. `report` is called for each variable
+    that is not used, as there is no such address.
 
     Raises:
-        ValueError: a variable of uv has no such address, or an address is invalid. The text has no password.
+        ValueError: an address is invalid. The text has no password.
     """
     found: dict[SecretHeader, None] = {}
     named: set[str] = set()
@@ -45,10 +46,8 @@ def registry_headers(sources: Mapping[str, str]) -> list[SecretHeader]:
     for variable in sources:
         of_index = _PASSWORD.fullmatch(variable)
         if of_index is not None and of_index["name"] not in named:
-            raise ValueError(
-                f"{variable}: builds in sandboxes send a password only to an address that you give: set"
-                f" UV_INDEX='{of_index['name'].lower()}=https://...' as well"
-            )
+            index = of_index["name"].lower()
+            report(f"{variable} is not used: give the address of this index too, as UV_INDEX='{index}=https://...'")
     return list(found)
 
 
