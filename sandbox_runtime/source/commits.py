@@ -90,10 +90,18 @@ class Commit:
         with tempfile.TemporaryDirectory(dir=tar.parent, prefix="packing-") as folder:
             repository, draft = Path(folder) / ".git", Path(folder) / "tar"
             self._make(repository, branch)
+            # The source is read as an alternate: git would write the pack to it first, which may be another disk.
+            where = ("rev-parse", "--path-format=absolute", "--git-path", "objects")
+            objects_there = await line(*where, folder=self.folder, bare=self.bare)
+            alternate, listed = repository / "source", repository / "objects" / "info" / "alternates"
+            alternate.symlink_to(objects_there)
+            listed.write_text("../source\n", encoding="utf-8")
             # Neither deltas nor compression: it is written once and unpacked in every sandbox.
             plain = ("--window=0", "--compression=0", "--no-reuse-delta", "--no-reuse-object")
             pack = ("pack-objects", "--quiet", "--threads=1", *plain, str(repository / "objects" / "pack" / "pack"))
-            await self._git(*pack, stdin=objects, timeout_s=PACK_S)
+            await git(*pack, folder=repository.parent, stdin=objects, timeout_s=PACK_S)
+            alternate.unlink()
+            listed.unlink()
             await run_shielded(_archive, repository, draft)
             draft.chmod(0o600)
             draft.replace(tar)
@@ -115,7 +123,7 @@ class Commit:
         config = f"[core]\n\trepositoryformatversion = {int(sha256)}\n\tfilemode = true\n\tbare = false\n"
         if sha256:
             config += "[extensions]\n\tobjectformat = sha256\n"
-        for folder in ("objects/pack", "info", "refs/heads"):
+        for folder in ("objects/info", "objects/pack", "info", "refs/heads"):
             (repository / folder).mkdir(parents=True)
         (repository / "HEAD").write_text(f"ref: refs/heads/{branch}\n", encoding="utf-8")
         (repository / "config").write_text(config, encoding="utf-8")

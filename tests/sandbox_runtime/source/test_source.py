@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import tarfile
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +19,10 @@ FILES = {"app/program.py": "print('one')\n", "app/requirements.txt": "x\n", "top
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
+def cache() -> Iterator[Path]:
+    """On another disk than the repositories."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder) / "cache"
 
 
 @pytest.fixture
