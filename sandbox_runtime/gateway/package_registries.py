@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import trustme
 from aiohttp import web
 
-from sandbox_runtime.gateway.gateway_session import SandboxGatewaySession, ServerLog
+from sandbox_runtime.gateway.gateway_session import SandboxGatewaySession, ServerLog, failure
 from sandbox_runtime.gateway.providers import SecretHeader
 from sandbox_runtime.gateway.upstream import HostRequests
 
@@ -21,6 +21,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _ADDRESS = re.compile(r"((?P<name>[A-Za-z0-9][\w.-]*)=)?(?P<address>https?://[^\s,]+)")
 _PASSWORD = re.compile(r"UV_INDEX_(?P<name>\w+)_PASSWORD")
 _PORTS = {"http": 80, "https": 443}
+_READING = ("GET", "HEAD")
 
 
 def registry_headers(sources: Mapping[str, str], report: Callable[[str], None]) -> list[SecretHeader]:
@@ -89,9 +90,12 @@ class RegistryTunnels:
         return named if any((one.host, one.scheme) == (named, scheme) for one in self.hosts.headers) else None
 
     async def connect(self, session: SandboxGatewaySession, host: str) -> Streams:
-        """Return a connection on which requests to the host are answered. Raises `OSError`."""
+        """Return a connection on which requests to the host that only read are answered. Raises `OSError`."""
 
         async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            if request.method not in _READING:  # a build may not publish packages by the user's password
+                session.refusals.add(f"{request.method} {host}", "builds read registries, and write nothing to them")
+                return failure(405, "invalid_request_error", "builds only read from a registry with a password")
             return await self.hosts.answer(request, session, host, request.raw_path)
 
         log = ServerLog(session.faulty)

@@ -8,7 +8,6 @@ from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
@@ -29,7 +28,9 @@ PASSWORD = "hidden"
 SECRET = b64encode(b"me:hidden").decode()
 HOST = "registry.example"  # which the gateway finds on loopback
 LOOKS = f"""
-import glob, os
+import glob, os, subprocess, sys
+publish = "import os, urllib.request as http; http.urlopen(os.environ['UV_DEFAULT_INDEX'], b'package')"
+assert "405" in subprocess.run([sys.executable, "-c", publish], capture_output=True, text=True).stderr
 seen = str(os.environ)
 for path in glob.glob("/proc/[0-9]*/environ"):
     seen += open(path, errors="replace").read() if os.access(path, os.R_OK) else ""
@@ -73,11 +74,10 @@ async def test_packages_are_built_from_a_registry_whose_password_no_build_sees(
     trusted = ssl.create_default_context(cafile=tmp_path / "certificate.pem") if tls else None
     backend.runtime._environments = EnvironmentCache(tmp_path / "environments")
     resolve = socket.getaddrinfo
-
-    def resolved(host: str, *args: Any, **options: Any) -> Any:
-        return resolve("127.0.0.1" if host == HOST else host, *args, **options)
-
-    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    here = {HOST: "127.0.0.1"}
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda host, *rest, **named: resolve(here.get(host, host), *rest, **named)
+    )
     async with registry(tls) as url:
         for name in build_variables(os.environ):
             monkeypatch.delenv(name, raising=False)
