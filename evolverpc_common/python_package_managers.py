@@ -95,6 +95,7 @@ def tool_variables(venv: Path, uv: str, path: str) -> dict[str, str]:
         "VIRTUAL_ENV": str(venv),
         "PATH": os.pathsep.join((str(venv / "bin"), str(Path(uv).parent), path)),
         "UV_PROJECT_ENVIRONMENT": str(venv),
+        "PIP_PYTHON": str(venv / "bin" / "python"),  # a pip of another environment changes this one
         "UV_PYTHON_DOWNLOADS": "never",
         "PDM_IGNORE_SAVED_PYTHON": "1",
         "POETRY_KEYRING_ENABLED": "false",
@@ -117,27 +118,29 @@ class OwnInstall:
         return self.command[0] in _OF_NODE
 
     def digest(self, folder: str, ids: Mapping[str, str], known: Iterable[str]) -> str:
-        """Return a digest of what it reads: `known`, the files of known tools, and `reads`.
+        """Return a digest of what it reads: `known`, the files of known tools, those it names, and `reads`.
 
         Raises:
             ValueError: the repository lacks an entry of `reads`.
         """
-        read = {*known}
+        named = ("Makefile", *self.command) if self.command[0] == "make" else self.command
+        read = {*known, *(path for word in named if (path := posixpath.normpath(posixpath.join(folder, word))) in ids)}
         for entry in (*self.reads, SERVER_SETTINGS):
             place = posixpath.normpath(posixpath.join(folder, entry))
             found = {path for path in ids if path == place or path.startswith(f"{place}/") or place == "."}
             if not found:
-                raise ValueError(f"{SERVER_SETTINGS}: `install.reads` has {entry!r}, and the repository has no {place}")
+                settings = posixpath.join(folder, SERVER_SETTINGS)
+                raise ValueError(f"{settings}: `install.reads` has {entry!r}, and the repository has no {place}")
             read |= found
         return content_digest(ids, read)
 
 
 def own_install(table: Any) -> OwnInstall:
     """Return the table `install` of a `gepa.toml`. Raises `ValueError` if it is none."""
-    words: dict[str, Any] = {"command": None, "reads": []} | (table if isinstance(table, dict) else {"": table})
+    words: dict[str, Any] = {"command": None, "reads": []} | (table if isinstance(table, dict) else {str(table): None})
+    if unknown := next((name for name in words if name not in ("command", "reads")), None):
+        raise ValueError(f"`install` has `command` and `reads`, not {unknown!r}")
     for name, value in words.items():
-        if name not in ("command", "reads"):
-            raise ValueError(f"`install` has `command` and `reads`, not {name or table!r}")
         is_list = isinstance(value, list) and all(isinstance(word, str) and word.strip() for word in value)
         if not is_list or (name == "command" and not value):
             raise ValueError(f"`install.{name}` is {value!r}: give a list of texts, such as ['make', 'install']")

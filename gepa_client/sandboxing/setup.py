@@ -109,7 +109,7 @@ async def _runtime(
     """Open the runtime; if the backend bounds what a build may connect to, these are hosts, and no models."""
     builds = None
     if settings.sandbox in BUILDS_IN_SANDBOX:
-        headers = _registry_headers(settings, receive)
+        headers = registry_headers(build_variables(os.environ), lambda text: receive(Log(text)))
         of_builds = Gateway(providers=(), policy=GatewayPolicy(), report=receive, registry_headers=headers)
         gateway = await stack.enter_async_context(of_builds)
         builds = gateway.open_session(ENVIRONMENT, egress_to(settings.build_hosts), opened_by="build_hosts")
@@ -258,12 +258,6 @@ def _secret_headers(settings: RunConfig) -> list[SecretHeader]:
         except ValueError as error:
             raise ValueError(f"secret_headers: {error}") from None
     return found
-
-
-def _registry_headers(settings: RunConfig, receive: Callable[[SessionMessage], None]) -> list[SecretHeader]:
-    """Return headers for builds: of registries in this environment, and secret ones of hosts they may reach."""
-    further = (one for one in _secret_headers(settings) if one.host.partition(":")[0] in settings.build_hosts)
-    return [*registry_headers(build_variables(os.environ), lambda text: receive(Log(text))), *further]
 
 
 def _credentials(settings: RunConfig) -> GitToken | None:

@@ -136,7 +136,7 @@ async def run_quietly(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) ->
             await process.wait()
 
 
-_USERINFO = re.compile(r"://[^/@\s]+@")
+_USERINFO = re.compile(r"://[^/\s,]*@")
 _OF_USER = re.compile(r"UV_INDEX_\w+_(USERNAME|PASSWORD)")
 _TRUST = f"""
 while [ "$1" != -- ]; do cat -- "$1"; echo; shift; done > "$0"

@@ -317,6 +317,8 @@ async def _both_ways(
             await writer.drain()
         if writer.can_write_eof():
             writer.write_eof()
+        else:  # TLS ends as a whole
+            writer.close()
 
     async with asyncio.timeout(IDLE_S) as limit:
         tasks = [asyncio.create_task(carry(*way)) for way in (out, back)]

@@ -77,7 +77,6 @@ class Gateway:
         if len({provider.name for provider in self.providers}) < len(self.providers):
             raise ValueError("two providers have the same name")
         check_together(self.secret_headers)
-        check_together(self.registry_headers)
         self.spend = SpendCap(self.policy.cap_usd, lambda: self.report(CapReached()))
         self._released = asyncio.Event()
         if not self.holds_model_calls:

@@ -32,7 +32,7 @@ def registry_headers(sources: Mapping[str, str], report: Callable[[str], None]) 
     that is not used, as there is no such address.
 
     Raises:
-        ValueError: an address is invalid. The text has no password.
+        ValueError: an address is invalid, or a host has two passwords. The text has none.
     """
     found: dict[SecretHeader, None] = {}
     named: set[str] = set()
@@ -49,14 +49,20 @@ def registry_headers(sources: Mapping[str, str], report: Callable[[str], None]) 
         if of_index is not None and of_index["name"] not in named:
             index = of_index["name"].lower()
             report(f"{variable} is not used: give the address of this index too, as UV_INDEX='{index}=https://...'")
+    hosts = [(header.scheme, header.host) for header in found]
+    if twice := next((host for scheme, host in hosts if hosts.count((scheme, host)) > 1), None):
+        raise ValueError(
+            f"two passwords of package indexes are for {twice}, and builds use one for a host: leave one out"
+        )
     return list(found)
 
 
 def _header(address: str, name: str, sources: Mapping[str, str]) -> list[SecretHeader]:
     parts = urlsplit(address)
     user, password = (None if text is None else unquote(text) for text in (parts.username, parts.password))
-    if user is None and name:
-        user, password = (sources.get(f"UV_INDEX_{name}_{what}") for what in ("USERNAME", "PASSWORD"))
+    if password is None and name:
+        user = user or sources.get(f"UV_INDEX_{name}_USERNAME")
+        password = sources.get(f"UV_INDEX_{name}_PASSWORD")
     if not user and not password:
         return []
     secret = base64.b64encode(f"{user or ''}:{password or ''}".encode()).decode()

@@ -256,7 +256,7 @@ class _HostRequest:
         return found
 
     def _returned_headers(self, answer: aiohttp.ClientResponse) -> CIMultiDict[str]:
-        left_out = _of_one_hop(answer.headers)
+        left_out = _of_one_hop(answer.headers) | {"set-cookie"}  # a cookie can stand for the secret
         found = CIMultiDict(
             (name, self._redactor.redact_text(text))
             for name, text in answer.headers.items()
